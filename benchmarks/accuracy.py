@@ -19,12 +19,8 @@ from pathlib import Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "models", nargs="*", metavar="MODEL", help="names of families, or beginnings (default all)"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="names of families, or beginnings (default all)")
     parser.add_argument(
         "--dtype", action="append", choices=("float32", "bfloat16", "float16"), help="default: all three"
     )

@@ -112,13 +112,9 @@ def traced(layers: int) -> list[int]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=30, help="pairs of steps (default %(default)s)")
-    parser.add_argument(
-        "--layers", type=int, default=40, help="layers, 4 parameters each (default %(default)s)"
-    )
+    parser.add_argument("--layers", type=int, default=40, help="layers, 4 parameters each (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--launches", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

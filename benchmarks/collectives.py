@@ -97,33 +97,18 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, object]]:
     from torchport import vnpu
 
     environ = os.environ | vnpu.environment() | {"OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={arguments.ranks}",
-    ]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={arguments.ranks}"]
     options = ["--in-rank", "--mebibytes", str(arguments.mebibytes), "--rounds", str(arguments.rounds)]
     done = subprocess.run(
-        [*command, __file__, *options],
-        env=environ,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=900,
+        [*command, __file__, *options], env=environ, stdout=subprocess.PIPE, text=True, check=True, timeout=900
     )
     return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument(
-        "--mebibytes", type=int, default=64, help="of each collective but latency (default 64)"
-    )
+    parser.add_argument("--mebibytes", type=int, default=64, help="of each collective but latency (default 64)")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--in-rank", action="store_true", help=argparse.SUPPRESS)

@@ -31,9 +31,7 @@ MODELS = ("resnet18", "bert")
 
 def main() -> None:
     """Print what was measured."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", action="append", choices=MODELS, help="default: both")
     parser.add_argument("--peer", type=Path, metavar="VENV", help="an environment with mindstudio-probe")
     parser.add_argument("--large", action="store_true", help="two recordings of 5 GB too")
@@ -47,16 +45,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
         rows = [
-            {"what": f"verdict, {name}", **verdict(Path(temporary, name), name)}
-            for name in arguments.model or MODELS
+            {"what": f"verdict, {name}", **verdict(Path(temporary, name), name)} for name in arguments.model or MODELS
         ]
         sizes = [MEGABYTES, *([LARGE] if arguments.large else [])]
         for size in sizes:
             rows.append({"what": f"metrics, 2 x {size} MB", **metrics(Path(temporary, str(size)), size)})
         if arguments.peer:
-            rows.append(
-                {"what": f"msprobe, 2 x {MEGABYTES} MB", **peer(Path(temporary, "peer"), arguments.peer)}
-            )
+            rows.append({"what": f"msprobe, 2 x {MEGABYTES} MB", **peer(Path(temporary, "peer"), arguments.peer)})
     if arguments.json:
         print(json.dumps({"benchmark": "compare_operators", "rows": rows}))
         return
@@ -72,11 +67,7 @@ def child(python: Path | str, *words: str, **variables: str) -> dict[str, Any]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **variables}
     started = time.perf_counter()
     ended = subprocess.run(
-        [str(python), __file__, "--do", *words],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
+        [str(python), __file__, "--do", *words], check=True, stdout=subprocess.PIPE, text=True, env=environment
     )
     wall = time.perf_counter() - started
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
@@ -194,16 +185,24 @@ def write(path: str, size: str, seed: str) -> dict[str, Any]:
     journal.write_event("process", pid=1, name="MainProcess", rank=0, world=1)
     written: list[Any] = []
     writer = Writer(
-        Source(int(size), int(seed)), folder / "operators", "process-1.h5", lambda: folder / "operators/rank0",
-        lambda: {"level": "tensor"}, lambda *step: written.append(step),
-    )  # fmt: skip
+        Source(int(size), int(seed)),
+        folder / "operators",
+        "process-1.h5",
+        lambda: folder / "operators/rank0",
+        lambda: {"level": "tensor"},
+        lambda *step: written.append(step),
+    )
     writer.join()
     assert not writer.failure, writer.failure
     for name, file, finished, stored in written:
         journal.write_event(
-            "operators", step=int(name), file=str(file.relative_to(folder)), bytes=stored, lost=finished.lost,
+            "operators",
+            step=int(name),
+            file=str(file.relative_to(folder)),
+            bytes=stored,
+            lost=finished.lost,
             calls=len(finished.arrays["calls"]),
-        )  # fmt: skip
+        )
     return {}
 
 
@@ -246,9 +245,11 @@ def peer(folder: Path, environment: Path) -> dict[str, Any]:
     folder.mkdir()
     programs = environment.absolute() / "bin"
     variables = {
-        **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1",
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "OMP_NUM_THREADS": "1",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    }  # fmt: skip
+    }
     count = str(MEGABYTES * 1_000_000 // (2 * BLOCK))
     for side, factor in (("a", "1"), ("b", "1.00001")):
         command = [str(programs / "python"), "-c", DUMP, str(folder / side), count, factor]

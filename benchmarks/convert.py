@@ -111,9 +111,7 @@ def parse(files: list[Path]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("project", type=Path, nargs="?")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")

@@ -87,13 +87,9 @@ def busy_process(wanted: bool) -> Iterator[None]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=60, help="pairs of rounds (default %(default)s)")
-    parser.add_argument(
-        "--operators", type=int, default=2000, help="operators in a round (default %(default)s)"
-    )
+    parser.add_argument("--operators", type=int, default=2000, help="operators in a round (default %(default)s)")
     parser.add_argument("--queue", choices=["0", "1"], help="only this value of TASK_QUEUE_ENABLE")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
@@ -101,9 +97,7 @@ def main() -> int:
     if args.measure:
         print(json.dumps(measure(args.rounds, args.operators)))
         return 0
-    command = [
-        *(sys.executable, __file__, "--measure", f"--rounds={args.rounds}", f"--operators={args.operators}"),
-    ]
+    command = [*(sys.executable, __file__, "--measure", f"--rounds={args.rounds}", f"--operators={args.operators}")]
     results: list[dict[str, Any]] = []
     for case in CASES:
         if args.queue not in (None, case.queue):
@@ -123,9 +117,7 @@ def main() -> int:
 def line(case: Case, row: dict[str, Any]) -> str:
     """A measurement for people."""
     limits = [
-        f"{name} {limit:.1f}"
-        for name, limit in (("limit", case.limit_us), ("p90 limit", case.limit_p90_us))
-        if limit
+        f"{name} {limit:.1f}" for name, limit in (("limit", case.limit_us), ("p90 limit", case.limit_p90_us)) if limit
     ]
     return (
         f"TASK_QUEUE_ENABLE={case.queue}{' beside a busy process' if case.busy else ''}: npu {row['npu_us']:.2f} us, "

@@ -145,9 +145,7 @@ def compare(name: str, case: Case, rounds: int) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("operators", nargs="*", metavar="OPERATOR", help="CANN's names (default all)")
     parser.add_argument("--rounds", type=int, default=20, help="pairs of turns (default %(default)s)")
     parser.add_argument(

@@ -47,9 +47,7 @@ print(json.dumps(found))
 
 def main() -> int:
     """Measure, print and judge."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operators", type=int, default=20_000)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -83,9 +83,7 @@ def training(
     return asked(words, environment)
 
 
-def compare(
-    name: str, device: str, threads: int, rounds: int, plain: bool, processor: bool
-) -> dict[str, object]:
+def compare(name: str, device: str, threads: int, rounds: int, plain: bool, processor: bool) -> dict[str, object]:
     """Recorded (`plain`: other plain) steps relative to plain ones, in turn."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -100,9 +98,7 @@ def compare(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"(default {', '.join(CHOSEN)})")
     parser.add_argument("--on", choices=DEVICES, help="one device only")
     parser.add_argument("--rounds", type=int, default=20, help="pairs of rounds (default %(default)s)")
@@ -115,9 +111,7 @@ def main() -> int:
     if unknown := set(args.models) - MODELS.keys():
         parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
     if args.serve:
-        serve(
-            args.models[0], args.on, args.threads, time.process_time if args.processor else time.perf_counter
-        )
+        serve(args.models[0], args.on, args.threads, time.process_time if args.processor else time.perf_counter)
         return 0
     rows = []
     for name in args.models or CHOSEN:

@@ -60,9 +60,10 @@ def encoder(torch: Any) -> tuple[Any, Any, Any]:
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(256, 8, 1024, batch_first=True)
     model = torch.nn.Sequential(
-        torch.nn.Embedding(1000, 256), torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
+        torch.nn.Embedding(1000, 256),
+        torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False),
         torch.nn.Linear(256, 1000),
-    )  # fmt: skip
+    )
     batch = torch.randint(0, 1000, (8, 64)), torch.randint(0, 1000, (8, 64))
     return model, batch, lambda parameters: torch.optim.AdamW(parameters, 1e-4)
 
@@ -167,8 +168,7 @@ def compare(
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory())
         rows = {
-            form: stack.enter_context(training(name, device, form, f"{place}/{form}", model_only))
-            for form in forms
+            form: stack.enter_context(training(name, device, form, f"{place}/{form}", model_only)) for form in forms
         }
         for _ in range(WARM):
             for seconds in rows.values():
@@ -198,9 +198,11 @@ def compare(
         ceiling = CEILING_OF_MODEL if model_only else CEILING
         floor = by_form["alone"]["ratio"] + statistics.median(one_pass) / statistics.median(plain)
         by_form["statistics"] |= {
-            "floor": floor, "pass_ms": statistics.median(one_pass) * 1e3, "megabytes": looked / 1e6,
+            "floor": floor,
+            "pass_ms": statistics.median(one_pass) * 1e3,
+            "megabytes": looked / 1e6,
             "limit": min(1 + STATISTICS_LIMIT * (max(floor, 1.0) - 1), ceiling if fast_memory else math.inf),
-        }  # fmt: skip
+        }
     if "tensor" in by_form:
         by_form["tensor"] |= {"limit": TENSOR_LIMIT, "kept": kept / shown, "kept_limit": BYTES_LIMIT}
     return found
@@ -290,11 +292,7 @@ def kernel(rounds: int) -> dict[str, Any]:
     took = []
     for _ in range(5):  # the first brings the pages
         start = time.perf_counter()
-        copy(
-            ctypes.c_void_p(other.ctypes.data),
-            ctypes.c_void_p(large.ctypes.data),
-            ctypes.c_size_t(large.nbytes),
-        )
+        copy(ctypes.c_void_p(other.ctypes.data), ctypes.c_void_p(large.ctypes.data), ctypes.c_size_t(large.nbytes))
         took.append(time.perf_counter() - start)
     rate = large.nbytes / min(took) / 1e9
     ratios = [ours / theirs for theirs, ours in pairs]
@@ -302,21 +300,21 @@ def kernel(rounds: int) -> dict[str, Any]:
     return {
         "instructions": library.torchportRecordInstructions().decode(),
         "memcpy_us": statistics.median(p[0] for p in pairs),
-        "pass_us": statistics.median(p[1] for p in pairs), "ratio": statistics.median(ratios), "low": low, "high": high,
-        "limit": KERNEL_LIMIT, "memory_gb_s": rate,
-    }  # fmt: skip
+        "pass_us": statistics.median(p[1] for p in pairs),
+        "ratio": statistics.median(ratios),
+        "low": low,
+        "high": high,
+        "limit": KERNEL_LIMIT,
+        "memory_gb_s": rate,
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default all)")
     parser.add_argument("--on", choices=DEVICES, help="one device only")
     parser.add_argument("--rounds", type=int, default=15, help="rounds (default %(default)s)")
-    parser.add_argument(
-        "--forms", nargs="+", choices=FORMS[1:], help="default: all that are there, but python"
-    )
+    parser.add_argument("--forms", nargs="+", choices=FORMS[1:], help="default: all that are there, but python")
     parser.add_argument("--model-only", action="store_true", help="steps without an optimizer")
     parser.add_argument("--kernel", action="store_true", help="the kernel alone")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -359,12 +357,7 @@ def msprobe_is_there() -> bool:
 
 
 def compared(args: argparse.Namespace, fast_memory: bool) -> list[dict[str, Any]]:
-    forms = args.forms or [
-        "alone",
-        "statistics",
-        "tensor",
-        *(["msprobe"] if msprobe_is_there() else []),
-    ]
+    forms = args.forms or ["alone", "statistics", "tensor", *(["msprobe"] if msprobe_is_there() else [])]
     rows = []
     for name in args.models or MODELS:
         for device in [args.on] if args.on else DEVICES:

@@ -77,9 +77,7 @@ for _ in sys.stdin:
 """
 
 
-def side(
-    script: Path, options: list[str], model: str
-) -> contextlib.AbstractContextManager[Callable[[], float]]:
+def side(script: Path, options: list[str], model: str) -> contextlib.AbstractContextManager[Callable[[], float]]:
     """One of the two scripts, waiting for its turn."""
     words = [sys.executable, "-m", "torchport", "run", *options, str(script), "--", *map(str, MODELS[model])]
     return asked(words, {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"})
@@ -100,9 +98,7 @@ def measure(model: str, rounds: int, folder: Path) -> dict[str, object]:
     with side(converted, ["--as-is"], model) as plain, side(original, ["-q"], model) as redirected:
         plain(), redirected()  # the first round loads kernels
         # Neither side is always the first.
-        pairs = [
-            (plain(), redirected()) if turn % 2 else (redirected(), plain())[::-1] for turn in range(rounds)
-        ]
+        pairs = [(plain(), redirected()) if turn % 2 else (redirected(), plain())[::-1] for turn in range(rounds)]
     ratios = [ours / base for base, ours in pairs]
     low, high = interval(ratios)
     return {
@@ -117,9 +113,7 @@ def measure(model: str, rounds: int, folder: Path) -> dict[str, object]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default all)")
     parser.add_argument("--rounds", type=int, default=30, help="pairs of rounds (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -134,9 +128,7 @@ def main() -> int:
         print(f"{'model':8} {'converted ms':>12} {'run ms':>8} {'ratio':>7} {'95 %':>15}")
         for row in rows:
             spread = f"{row['low']:.3f} to {row['high']:.3f}"
-            print(
-                f"{row['model']:8} {row['converted_ms']:12.2f} {row['run_ms']:8.2f} {row['ratio']:7.3f} {spread:>15}"
-            )
+            print(f"{row['model']:8} {row['converted_ms']:12.2f} {row['run_ms']:8.2f} {row['ratio']:7.3f} {spread:>15}")
     return 0 if all(float(str(row["low"])) <= LIMIT for row in rows) else 1
 
 

@@ -30,13 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
 from log_texts import texts
 
 MIB = 1 << 20
-IMPORTS = (
-    "torchport.vnpu",
-    "torchport.auto",
-    "torchport.cuda_builds",
-    "torchport.record.recorder",
-    "asyncio",
-)
+IMPORTS = ("torchport.vnpu", "torchport.auto", "torchport.cuda_builds", "torchport.record.recorder", "asyncio")
 CUDA_LINE = b"; ".join(b"x%d = y.cuda()" % number for number in range(1_000))
 
 
@@ -63,9 +57,7 @@ def of_a_process(words: list[str], rounds: int) -> float:
     least = float("inf")
     for _ in range(rounds):
         begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-        )
+        subprocess.run([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         end = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
         least = min(least, spent)
@@ -106,9 +98,7 @@ def measured(rounds: int) -> dict[str, float]:
         log = Path(folder, "log.txt")
         log.write_bytes(texts()["training"] * 8)
         command = ["-m", "torchport", "diagnose", str(log)]
-        figures["diagnose, a file: MiB/s"] = (
-            log.stat().st_size / MIB / (of_a_process(command, rounds) - start)
-        )
+        figures["diagnose, a file: MiB/s"] = log.stat().st_size / MIB / (of_a_process(command, rounds) - start)
     doctor = ["-m", "torchport", "doctor", "--no-probe", "--json"]
     figures["doctor --no-probe: s"] = of_a_process(doctor, rounds) - start
     for name, (one, four) in growths().items():
@@ -117,9 +107,7 @@ def measured(rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

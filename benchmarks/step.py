@@ -121,17 +121,13 @@ def summary(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)} (default all)")
     parser.add_argument("--rounds", type=int, default=20, help="pairs of rounds (default %(default)s)")
     parser.add_argument(
         "--threads", type=int, default=2, help="threads of computation, both sides (default %(default)s)"
     )
-    parser.add_argument(
-        "--half", action="store_true", help="float16 and bfloat16 against float32, both on npu:0"
-    )
+    parser.add_argument("--half", action="store_true", help="float16 and bfloat16 against float32, both on npu:0")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     args = parser.parse_args()
     if unknown := set(args.models) - MODELS.keys():

@@ -47,9 +47,7 @@ def by_source(source: Path) -> list[Path]:
         *rooms, last = source.with_suffix("").parts[1:]
         module = ".".join([*rooms] if last == "__init__" else [*rooms, last])
         parent, _, own = module.rpartition(".")
-        uses = re.compile(
-            rf"\b{re.escape(module)}\b|\bfrom {re.escape(parent)} import [^\n]*\b{re.escape(own)}\b"
-        )
+        uses = re.compile(rf"\b{re.escape(module)}\b|\bfrom {re.escape(parent)} import [^\n]*\b{re.escape(own)}\b")
         files = (path for room in ROOMS for path in (ROOT / room).rglob("test_*.py"))
         named |= {path for path in files if uses.search(path.read_text(encoding="utf-8"))}
     library = next((tests for folder, tests in LIBRARIES.items() if str(source).startswith(folder)), None)
@@ -75,10 +73,7 @@ def main(words: list[str]) -> int:
     for name in (word for word in words if word != "--changed"):
         chosen = by_name(name)
         if not chosen:
-            print(
-                f"No test file or folder below {' and '.join(ROOMS)} is named after {name!r}.",
-                file=sys.stderr,
-            )
+            print(f"No test file or folder below {' and '.join(ROOMS)} is named after {name!r}.", file=sys.stderr)
             return 2
         found.update(chosen)
     if "--changed" in words:

@@ -18,10 +18,7 @@ def main(count: int) -> None:
         cases = list(ElementTree.parse(path).iter("testcase"))
         took = [float(case.get("time") or 0) for case in cases]
         print(f"{path.stem}: {len(cases)} tests, {sum(took):.0f} s")
-        rows += [
-            (time, f"{case.get('classname')}::{case.get('name')}")
-            for time, case in zip(took, cases, strict=True)
-        ]
+        rows += [(time, f"{case.get('classname')}::{case.get('name')}") for time, case in zip(took, cases, strict=True)]
     for time, name in sorted(rows, reverse=True)[:count]:
         print(f"{time:8.1f} s  {name}")
 

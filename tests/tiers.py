@@ -31,9 +31,7 @@ def functions(path: Path) -> Iterator[tuple[str, set[str]]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     module = set[str]()
     for node in tree.body:
-        if isinstance(node, ast.Assign) and any(
-            getattr(one, "id", "") == "pytestmark" for one in node.targets
-        ):
+        if isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "pytestmark" for one in node.targets):
             module = marks([node.value])
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):

@@ -29,9 +29,7 @@ def silent(one: Converted) -> list[str]:
 
 def _words(data: bytes) -> Iterator[tuple[int, str]]:
     """The names and one-word texts that say CUDA, with their lines."""
-    if (
-        _CUDA.search(data.decode("latin-1")) is None
-    ):  # nearly all files; tokenize takes as long as converting them
+    if _CUDA.search(data.decode("latin-1")) is None:  # nearly all files; tokenize takes as long as converting them
         return
     before = tokenize.NEWLINE
     try:

@@ -26,9 +26,7 @@ def fitted() -> tuple[dict[str, float], list[float]]:
     fixed = {name: row["value"] for name, row in chip["time"].items()}
     constants = calibration.fit_constants(rows, fixed, chip)
     left_out = calibration.left_out(rows, fixed, chip)
-    return {name: float(f"{value:.4g}") for name, value in constants.items()}, [
-        round(each, 4) for each in left_out
-    ]
+    return {name: float(f"{value:.4g}") for name, value in constants.items()}, [round(each, 4) for each in left_out]
 
 
 def differing(constants: dict[str, float], tolerance: float = 2e-3) -> list[str]:
@@ -42,9 +40,7 @@ def write(constants: dict[str, float], left_out: list[float]) -> None:
     head, begin, rest = PROFILES.read_text("utf-8").partition(f"[{MEASURED}.time]\n")
     own, after, others = rest.partition("\n\n[")
     for name, value in constants.items():
-        own, count = re.subn(
-            rf"(?m)^({name} = \{{ value = )[\d.e-]+(, basis = \"fitted\")", rf"\g<1>{value}\g<2>", own
-        )
+        own, count = re.subn(rf"(?m)^({name} = \{{ value = )[\d.e-]+(, basis = \"fitted\")", rf"\g<1>{value}\g<2>", own)
         if count != 1:
             raise ValueError(f"devices.toml has no fitted {name} of {MEASURED}")
     PROFILES.write_text(head + begin + own + after + others, "utf-8")
@@ -60,7 +56,9 @@ def main() -> int:
         errors = [calibration.compute_log_error(row, full, chip) for row in rows if row.family == family]
         found = calibration.compute_median([calibration.to_relative_error(each) for each in errors])
         print(f"{family:14s} {len(errors):3d} models, median error {found:6.1%}")
-    own = calibration.compute_median([calibration.to_relative_error(calibration.compute_log_error(row, full, chip)) for row in rows])
+    own = calibration.compute_median(
+        [calibration.to_relative_error(calibration.compute_log_error(row, full, chip)) for row in rows]
+    )
     out = calibration.compute_median([calibration.to_relative_error(each) for each in left_out])
     print(f"{'all':14s} {len(rows):3d} models, median error {own:6.1%}; left out by family {out:6.1%}")
     if "--check" not in sys.argv[1:]:

@@ -29,14 +29,7 @@ SHORT = 300  # seconds: half of pytest's own limit
 CLOCKS = {
     "time": {
         *("sleep", "time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime"),
-        *(
-            "time_ns",
-            "monotonic_ns",
-            "perf_counter_ns",
-            "process_time_ns",
-            "thread_time_ns",
-            "clock_gettime_ns",
-        ),
+        *("time_ns", "monotonic_ns", "perf_counter_ns", "process_time_ns", "thread_time_ns", "clock_gettime_ns"),
     },
     "os": {"times"},
     "asyncio": {"sleep", "wait_for", "timeout"},
@@ -130,12 +123,7 @@ def _deadline(call: ast.Call) -> Iterator[tuple[str, str]]:
     for keyword in call.keywords:
         if keyword.arg == "timeout" and _is_short(keyword.value):
             yield f"timeout={ast.unparse(keyword.value)}", "deadline"
-    if (
-        isinstance(call.func, ast.Attribute)
-        and call.func.attr in WAITING
-        and call.args
-        and _is_short(call.args[0])
-    ):
+    if isinstance(call.func, ast.Attribute) and call.func.attr in WAITING and call.args and _is_short(call.args[0]):
         yield f".{call.func.attr}({ast.unparse(call.args[0])})", "deadline"
 
 
@@ -169,9 +157,7 @@ def findings(tests: Path) -> list[str]:
             if known := {name, key} & listed.keys():
                 used |= known
             else:
-                found.append(
-                    f'{path}:{line}: {word}: {ADVICE[kind]}, or say why not in {table}: "{key}" = "..."'
-                )
+                found.append(f'{path}:{line}: {word}: {ADVICE[kind]}, or say why not in {table}: "{key}" = "..."')
     for key, reason in listed.items():
         if not isinstance(reason, str) or not reason.strip():
             found.append(f'{table}: "{key}" has no reason: say why no test depends on the load')

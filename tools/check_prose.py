@@ -41,11 +41,7 @@ RULES = tuple(
             0,
             "the subject first: 'The cache holds ...'",
         ),
-        (
-            r"(?P<phrase>\bwho(?:ever|m)?\s+(?:wants|asks|knows))\b",
-            re.I,
-            "'if you want ...', or name the reader",
-        ),
+        (r"(?P<phrase>\bwho(?:ever|m)?\s+(?:wants|asks|knows))\b", re.I, "'if you want ...', or name the reader"),
         (r"(?P<phrase>\bhow\s+manieth)\b", re.I, "'index' or 'the number of'"),
         (r"(?P<phrase>\bthose\s+of)\b(?!\s+(?:you|us)\b)", re.I, "the noun again"),
         (
@@ -61,9 +57,7 @@ QUOTED = re.compile(r"`[^`]+`|\"[^\"]+\"|“[^”]+”")
 
 _STRING = r"\"(?:\\.|[^\"\\\n])*\""
 SPANS = {
-    ".toml": re.compile(
-        rf"(?P<comment>#[^\n]*)|(?P<string>\"\"\"(?s:.*?)\"\"\"|'''(?s:.*?)'''|{_STRING}|'[^'\n]*')"
-    ),
+    ".toml": re.compile(rf"(?P<comment>#[^\n]*)|(?P<string>\"\"\"(?s:.*?)\"\"\"|'''(?s:.*?)'''|{_STRING}|'[^'\n]*')"),
     ".cpp": re.compile(
         r"(?P<comment>//[^\n]*|/\*(?s:.*?)\*/)"
         rf"|(?P<string>R\"(?P<mark>[^(\s]*)\((?s:.*?)\)(?P=mark)\"|{_STRING})|'(?:\\.|[^'\\\n])'"
@@ -100,13 +94,7 @@ def base() -> tuple[str, str]:
 def added(commit: str) -> dict[str, set[int]]:
     """The numbers of the lines added since `commit`, by file, without lines that only moved."""
     patterns = [f"*{suffix}" for suffix in SUFFIXES]
-    options = (
-        "--unified=0",
-        "--no-color",
-        "--no-ext-diff",
-        "--src-prefix=a/",
-        "--dst-prefix=b/",
-    )
+    options = ("--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/")
     lines: dict[str, dict[int, str]] = {}
     removed: set[str] = set()
     path, number, left = "", 0, 0
@@ -125,9 +113,7 @@ def added(commit: str) -> dict[str, set[int]]:
             left = int(hunk[1] or 1) + int(hunk[3] or 1)
             number = int(hunk[2])
     found = {name: {at for at, text in new.items() if text not in removed} for name, new in lines.items()}
-    for name in filter(
-        None, git("ls-files", "-z", "--others", "--exclude-standard", "--", *patterns).split("\0")
-    ):
+    for name in filter(None, git("ls-files", "-z", "--others", "--exclude-standard", "--", *patterns).split("\0")):
         found[name] = set(range(1, Path(name).read_bytes().count(b"\n") + 2))
     return found
 
@@ -208,10 +194,7 @@ def phrases(paragraph: Lines) -> Iterator[tuple[range, str, str]]:
             end = END_OF_SENTENCE.search(text, found.end())
             if rule in QUESTIONS and end and end[0] == "?":
                 continue
-            begin, stop = (
-                text.count("\n", 0, found.start("phrase")),
-                text.count("\n", 0, found.end("phrase")),
-            )
+            begin, stop = (text.count("\n", 0, found.start("phrase")), text.count("\n", 0, found.end("phrase")))
             lines = range(paragraph[begin][0], paragraph[stop][0] + 1)
             yield lines, " ".join(whole[slice(*found.span("phrase"))].split()), advice
 

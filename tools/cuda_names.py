@@ -80,11 +80,7 @@ def names(module: ModuleType) -> Iterator[str]:
     for name in sorted(getattr(module, "__all__", None) or vars(module)):
         value = getattr(module, name)
         own = getattr(value, "__module__", "").startswith("torch.cuda")
-        if (
-            not name.startswith("_")
-            and not isinstance(value, ModuleType)
-            and (getattr(module, "__all__", None) or own)
-        ):
+        if not name.startswith("_") and not isinstance(value, ModuleType) and (getattr(module, "__all__", None) or own):
             yield name
 
 

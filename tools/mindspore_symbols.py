@@ -31,10 +31,7 @@ IMAGES = "plugin/ascend/libdvpp_utils.so"
 IMAGE_UNITS = re.compile(r"acl(dvpp|vdec)|hi_(mpi|vdec|vpss|venc)_")
 # Which library of CANN has a name: the first that matches.
 OWNERS = (
-    (
-        re.compile(r"_ZNK?2ge(7Session|12GEInitialize|10GEFinalize|20CompiledGraphSummary|13StatusFactory)"),
-        "ge_runner",
-    ),
+    (re.compile(r"_ZNK?2ge(7Session|12GEInitialize|10GEFinalize|20CompiledGraphSummary|13StatusFactory)"), "ge_runner"),
     (re.compile(r"_ZNK?2ge"), "graph"),
     (re.compile(r"(rt|acl)"), "ascendcl"),
     (re.compile(r"hal"), "ascend_hal"),
@@ -89,9 +86,7 @@ def text(tables: dict[str, list[str]], asked: list[str]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="site-packages/mindspore of an environment")
     parser.add_argument("--write", action="store_true", help="store what is found")
     arguments = parser.parse_args()
@@ -101,9 +96,7 @@ def main() -> int:
         return 0
     then, now = tomllib.loads(LIST.read_text(encoding="utf-8")), tomllib.loads(found)
     for library in sorted({*then, *now}):
-        old, new = (
-            {name for names in table.get(library, {}).values() for name in names} for table in (then, now)
-        )
+        old, new = ({name for names in table.get(library, {}).values() for name in names} for table in (then, now))
         for name in sorted(new - old):
             print(f"{library}: new: {name}")
         for name in sorted(old - new):

@@ -73,9 +73,7 @@ def read_names(wheel: Path) -> set[str]:
     """
     libraries = sorted((wheel / "lib").glob("*.so*"))
     if not libraries:
-        raise ValueError(
-            f"{wheel}/lib has no library: name the folder torch_npu of an installed or unpacked wheel"
-        )
+        raise ValueError(f"{wheel}/lib has no library: name the folder torch_npu of an installed or unpacked wheel")
     found: set[str] = set()
     for path in libraries:
         if path.stat().st_size:
@@ -103,9 +101,7 @@ def make_row(name: str, prototype: Prototype, declared: Prototypes, old: Row, ke
         way = declared.guess_direction(name, place, (kind, parameter))
         old_kind, old_way = before.get(parameter, (kind, way))
         keeps = parameter in kept
-        params.append(
-            [old_kind if keeps or (kind, old_kind) in PASSED else kind, parameter, old_way if keeps else way]
-        )
+        params.append([old_kind if keeps or (kind, old_kind) in PASSED else kind, parameter, old_way if keeps else way])
     row = {**old} or {"tier": 3, "source": prototype.source, "torch": []}
     if params != old.get("params"):
         row |= {"source": prototype.source, "params": params}
@@ -148,9 +144,7 @@ def compare_rows(
                 result.lines.append(f"added: {name}: signatures_mindspore.json has its row, which moves")
             elif prototype:
                 result.rows[name] = make_row(name, prototype, declared, {}, [])
-                result.lines.append(
-                    f"added: {name}: {len(prototype.parameters)} parameters ({prototype.path})"
-                )
+                result.lines.append(f"added: {name}: {len(prototype.parameters)} parameters ({prototype.path})")
             else:
                 result.without.append(name)
                 result.lines.append(f"added: {name}: no signature found; no operator? then unexported.toml")
@@ -201,9 +195,7 @@ def write_table(path: Path, rows: Rows) -> None:
 
 
 def main(argv: list[str] | None = None, tables: Path = TABLES, kept: Path = KEPT) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, help="the folder torch_npu; default: the installed one")
     parser.add_argument("--sources", type=Path, help="a folder with CANN's public repositories of operators")
     mode = parser.add_mutually_exclusive_group()

@@ -42,9 +42,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """A Markdown table."""
     titles = list(head)
     lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join(
-        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
-    )
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def page(title: str, source: str, *parts: str) -> str:
@@ -102,9 +100,7 @@ def chip_profiles() -> str:
         for constant, row in chip["time"].items()
         if constant != "like"
     )
-    like = (
-        [f"`{name}`", f"`{chip['time']['like']}`"] for name, chip in load_chips().items() if "like" in chip["time"]
-    )
+    like = ([f"`{name}`", f"`{chip['time']['like']}`"] for name, chip in load_chips().items() if "like" in chip["time"])
     return page(
         "Chips",
         "`src/torchport/knowledge/devices.toml`",
@@ -126,10 +122,7 @@ def operators() -> str:
     states = ("implemented", "elsewhere", "gap", "unexported")
     summary = table(
         ["tier", *states],
-        (
-            [tier, *(counts[tier, state] for state in states)]
-            for tier in sorted({row["tier"] for row in rows})
-        ),
+        ([tier, *(counts[tier, state] for state in states)] for tier in sorted({row["tier"] for row in rows})),
     )
     implemented = [row for row in rows if row["status"] == "implemented"]
     known = Counter(row["checks"] for row in implemented)
@@ -255,11 +248,7 @@ def interfaces() -> str:
         cells = (
             [
                 f"`{row.name.rpartition('.')[2]}`",
-                ""
-                if row.status is Status.MISSING
-                else "as it is"
-                if row.status is Status.KEEP
-                else f"`{row.npu}`",
+                "" if row.status is Status.MISSING else "as it is" if row.status is Status.KEEP else f"`{row.npu}`",
                 row.status.value,
                 f"`{row.agnostic}`" if row.status in (Status.SAME, Status.REVIEW) else "",
                 row.note,
@@ -283,24 +272,11 @@ def errors() -> str:
     for kind in load_fault_kinds():
         for face in FACES:
             answer = kind.answers[face]
-            row = (
-                str(answer.code),
-                f"`{answer.name}`",
-                f"`{answer.report}`",
-                answer.text or "its own for each case",
-            )
+            row = (str(answer.code), f"`{answer.name}`", f"`{answer.report}`", answer.text or "its own for each case")
             groups.setdefault(row, []).append(f"{kind.name} ({face})")
-    by_code = (
-        [*row, ", ".join(names)] for row, names in sorted(groups.items(), key=lambda group: int(group[0][0]))
-    )
+    by_code = ([*row, ", ".join(names)] for row, names in sorted(groups.items(), key=lambda group: int(group[0][0])))
     meanings = (
-        [
-            kind.name,
-            ", ".join(str(kind.answers[face].code) for face in FACES),
-            kind.here,
-            kind.hardware,
-            kind.source,
-        ]
+        [kind.name, ", ".join(str(kind.answers[face].code) for face in FACES), kind.here, kind.hardware, kind.source]
         for kind in load_fault_kinds()
     )
     engines = json.loads((ROOT / "csrc/opapi/aclnn/engines.json").read_text(encoding="utf-8"))
@@ -352,8 +328,7 @@ def findings() -> str:
 def environment() -> str:
     """Environment variables of CUDA and NCCL and what they are for Ascend."""
     rows = (
-        [f"`{row.name}`", f"`{row.npu}`" if row.npu else "none", row.note]
-        for row in environment_variables().values()
+        [f"`{row.name}`", f"`{row.npu}`" if row.npu else "none", row.note] for row in environment_variables().values()
     )
     return page(
         "Environment variables of CUDA and NCCL",
@@ -400,11 +375,7 @@ def torch_support() -> str:
     )
     on_cpu = table(
         ["API", "operators that the CPU computes"],
-        (
-            [f"`{api.name}`", ", ".join(f"`{name}`" for name in api.on_cpu)]
-            for api in known
-            if api.how is How.FALLBACK
-        ),
+        ([f"`{api.name}`", ", ".join(f"`{name}`" for name in api.on_cpu)] for api in known if api.how is How.FALLBACK),
     )
     refused = table(
         ["API", "refused"],
@@ -440,9 +411,7 @@ def half_precision() -> str:
         [f"`{name}`", *(f"{error:.1f}" for word in half.DTYPES for error in stored[name][word])]
         for name in sorted(stored, key=lambda name: -worst[name])
     ]
-    listed = ", ".join(
-        f"`{name}`" for name in sorted(worst, key=lambda name: -worst[name]) if worst[name] > half.BAR
-    )
+    listed = ", ".join(f"`{name}`" for name in sorted(worst, key=lambda name: -worst[name]) if worst[name] > half.BAR)
     return page(
         "Half precision",
         "`tests/conformance/half.json`, which `python tests/conformance/half.py --update` measures",
@@ -451,10 +420,7 @@ def half_precision() -> str:
         "once leaves. A port that differs from its CPU original in half precision is not wrong for that where the CPU "
         "is far from float64 itself.",
         f"torch's CPU kernels that are more than {half.BAR:g} units off: {listed}.",
-        table(
-            ["operator", *(f"{word}, {of}" for word in half.DTYPES for of in ("torch's CPU", "virtual NPU"))],
-            rows,
-        ),
+        table(["operator", *(f"{word}, {of}" for word in half.DTYPES for of in ("torch's CPU", "virtual NPU"))], rows),
         f"Where the virtual NPU is past {half.BAR:g} units:",
         "\n".join(f"- `{name}`: {why}." for name, why in half.HANDED_OVER.items()),
     )
@@ -478,9 +444,7 @@ PAGES = {
 
 def main() -> int:
     """Write or check the pages; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare only")
     parser.add_argument("names", nargs="*", default=list(PAGES), help=", ".join(PAGES))
     arguments = parser.parse_args()

@@ -54,9 +54,7 @@ def show(name: str) -> str:
         return comment(head)
     path, first, last = place
     text = path.read_text(encoding="utf-8").splitlines()[first - 1 : last]
-    return (
-        comment([*head, "", *text, "", "is for the compiler:"]) + "\n" + expansion(path, first, last) + "\n"
-    )
+    return comment([*head, "", *text, "", "is for the compiler:"]) + "\n" + expansion(path, first, last) + "\n"
 
 
 def checked(name: str, tables: Path, known: dict[str, Any]) -> Iterator[str]:

@@ -45,20 +45,11 @@ NAMESPACES = (
     *("torch.distributed", "torch.distributions", "torch.fft", "torch.func", "torch.jit", "torch.linalg"),
     *("torch.multiprocessing", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.parallel"),
     *("torch.nn.utils", "torch.nn.utils.rnn", "torch.onnx", "torch.optim", "torch.optim.lr_scheduler"),
-    *(
-        "torch.profiler",
-        "torch.random",
-        "torch.sparse",
-        "torch.special",
-        "torch.utils",
-        "torch.utils.checkpoint",
-    ),
+    *("torch.profiler", "torch.random", "torch.sparse", "torch.special", "torch.utils", "torch.utils.checkpoint"),
     *("torch.utils.data", "torch.utils.data.distributed"),
 )
 # What torch_npu writes where one of its own kernels computes on the CPU.
-ON_CPU = re.compile(
-    r"fall ?back to (?:run on )?the CPU|running on CPU|fallback to run on the CPU", re.IGNORECASE
-)
+ON_CPU = re.compile(r"fall ?back to (?:run on )?the CPU|running on CPU|fallback to run on the CPU", re.IGNORECASE)
 # What the virtual NPU answers where it, and not the hardware, lacks something; and how a refusal by torch_npu looks.
 LACKS = re.compile(r"virtual NPU (?:does not|offers|takes|has no)|not in libopapi\.so|507015|507018|507035")
 REFUSES = re.compile(r"ERR0\d{4}|Could not run 'aten::|error code is 161002")
@@ -99,9 +90,7 @@ def removed() -> dict[str, list[str]]:
     for name in sorted(vars(torch)):
         value = getattr(torch, name)
         source = (
-            inspect.getsource(value)
-            if inspect.isfunction(value) and value.__module__ == "torch._linalg_utils"
-            else ""
+            inspect.getsource(value) if inspect.isfunction(value) and value.__module__ == "torch._linalg_utils" else ""
         )
         if "is now removed" in source:
             found[f"torch.{name}"] = list(dict.fromkeys(re.findall(r"torch\.linalg\.\w+", source)))
@@ -280,9 +269,7 @@ def apis(fallback: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
         row: dict[str, Any] = {}
         for dtype, results in of_dtype.items():
             row.setdefault(_outcome(results, fallback | inside), []).append(dtype)
-        row["operators"] = sorted(
-            {one for results in of_dtype.values() for run in results for one, _ in run["ops"]}
-        )
+        row["operators"] = sorted({one for results in of_dtype.values() for run in results for one, _ in run["ops"]})
         table[name] = row
     limits = {name: sorted(of - taken[name] - {""}) for name, of in sorted(refused.items())}
     return table, {"inside": sorted(inside), "refused": {name: of for name, of in limits.items() if of}}
@@ -314,9 +301,7 @@ def aliases(measured: dict[str, Any]) -> dict[str, str]:
 
 def main() -> int:
     """Write or check the file; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="compare only")
     parser.add_argument("--keep", action="store_true", help="keep what was measured")
     arguments = parser.parse_args()

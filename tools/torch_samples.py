@@ -100,9 +100,7 @@ def _optimizer(info: Any, way: str) -> Calls:
         for parameter in layer.parameters():
             parameter.grad = torch.ones_like(parameter)
         options = {way: True} if way else {}
-        optimizer = info.optim_cls(
-            [*layer.parameters()][: 1 if "Muon" in str(info.optim_cls) else 2], **options
-        )
+        optimizer = info.optim_cls([*layer.parameters()][: 1 if "Muon" in str(info.optim_cls) else 2], **options)
         yield lambda: optimizer.step(lambda: torch.ones(()))
 
     return calls

@@ -130,8 +130,7 @@ for row in json.loads(sys.argv[1]):
 def family(builder: str) -> str:
     """Its architecture's, by the builder's name."""
     return next(
-        (name for name, parts in FAMILIES if any(part in builder.removeprefix("tv:") for part in parts)),
-        "other",
+        (name for name, parts in FAMILIES if any(part in builder.removeprefix("tv:") for part in parts)), "other"
     )
 
 
@@ -143,8 +142,14 @@ def kernels(rows: list[dict[str, Any]]) -> dict[str, tuple[int, list[list[Any]]]
     rows = [row | {"amp": "O1" if row["amp"] in ("O1", "?") else "O2"} for row in rows]
     with tempfile.TemporaryDirectory() as folder:
         log, script = Path(folder, "log"), Path(folder, "steps.py")
-        environment = {**os.environ, "VNPU_MODE": "dry", "VNPU_TIME": "model", "VNPU_SOC": "Ascend910A",
-                       "VNPU_TIMELINE": str(log), "OMP_NUM_THREADS": "1"}  # fmt: skip
+        environment = {
+            **os.environ,
+            "VNPU_MODE": "dry",
+            "VNPU_TIME": "model",
+            "VNPU_SOC": "Ascend910A",
+            "VNPU_TIMELINE": str(log),
+            "OMP_NUM_THREADS": "1",
+        }
         script.write_text(STEPS)
         command = [sys.executable, "-m", "torchport", "run", "--as-is", str(script), json.dumps(rows)]
         ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -153,12 +158,7 @@ def kernels(rows: list[dict[str, Any]]) -> dict[str, tuple[int, list[list[Any]]]
     found = {}
     for name, batch, begin, end in marks:
         counts = Counter(
-            (
-                task.unit,
-                float(f"{task.flops:.4g}"),
-                float(f"{task.bytes:.4g}"),
-                float(f"{task.converted:.4g}"),
-            )
+            (task.unit, float(f"{task.flops:.4g}"), float(f"{task.bytes:.4g}"), float(f"{task.converted:.4g}"))
             for task in tasks
             if begin * 1e3 < task.virtual_ended <= end * 1e3
         )
@@ -180,10 +180,16 @@ def main(source: str, names: list[str]) -> None:
                 continue
             batch, kinds = found[row["id"]]
             kept[row["id"]] = {
-                "name": row["id"], "family": family(row["builder"]), "builder": row["builder"], "amp": row["amp"],
-                "published": row["fps_1p"], "published_batch": row["bs"], "batch": batch,
-                "workers": row.get("workers", kept.get(row["id"], {}).get("workers", 0)), "kernels": kinds,
-            }  # fmt: skip
+                "name": row["id"],
+                "family": family(row["builder"]),
+                "builder": row["builder"],
+                "amp": row["amp"],
+                "published": row["fps_1p"],
+                "published_batch": row["bs"],
+                "batch": batch,
+                "workers": row.get("workers", kept.get(row["id"], {}).get("workers", 0)),
+                "kernels": kinds,
+            }
         rows = [kept[row["id"]] for row in mine if row["id"] in kept]
         lines = ",\n".join(json.dumps(each, separators=(",", ":")) for each in rows)
         part = place.with_suffix(".part")

@@ -45,11 +45,7 @@ def written(table: dict[str, Any]) -> str:
     lines += [row(name, table) for name in kinds]
     lines += ["const Row &row_of(FaultKind kind) {"]
     lines += ["    switch (kind) {"]
-    lines += [
-        f"        case FaultKind::{name}:\n            return k{name};"
-        for name in kinds
-        if name != "Internal"
-    ]
+    lines += [f"        case FaultKind::{name}:\n            return k{name};" for name in kinds if name != "Internal"]
     lines += ["    }", "    return kInternal;", "}", ""]
     return "\n".join(lines)
 

@@ -16,9 +16,7 @@ from pathlib import Path
 def main(path: str, output: str) -> None:
     """Read the table `path` (TOML), write `output` (C++)."""
     table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    drivers = ", ".join(
-        f'{{{cann.replace(".", ", ")}, "{driver}"}}' for cann, driver in table["driver"].items()
-    )
+    drivers = ", ".join(f'{{{cann.replace(".", ", ")}, "{driver}"}}' for cann, driver in table["driver"].items())
     lines = (
         "// Generated from cann.toml; do not edit.",
         f'constexpr std::string_view kDefault = "{table["default"]}";',

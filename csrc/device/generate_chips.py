@@ -19,8 +19,18 @@ PIECE = 2 << 20  # the runtime gives device memory out in pieces of this size
 
 # As description.h has the units and chip.h the rest; a unit without a rate of its own has none in the table.
 RATES = ("", "cube", "depthwise", "stream", "norm", "pool", "move", "gather", "device_cpu", "", "")
-REST = ("floor_us", "device_cpu_us", "host_us", "l2_gbs", "l2_share", "pcie_gbs", "copy_us", "hccs_gbs", "roce_gbs",
-        "collective_us")  # fmt: skip
+REST = (
+    "floor_us",
+    "device_cpu_us",
+    "host_us",
+    "l2_gbs",
+    "l2_share",
+    "pcie_gbs",
+    "copy_us",
+    "hccs_gbs",
+    "roce_gbs",
+    "collective_us",
+)
 
 
 def time_model(chips: dict[str, Any], name: str) -> dict[str, float]:

@@ -69,11 +69,7 @@ def main():
         loss = train(train_loader, model, optimizer)
         print(f"epoch {epoch}  loss {loss:.4f}  accuracy {evaluate(val_loader, model):.4f}")
         if args.checkpoint:
-            state = {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "amp": amp.state_dict(),
-            }
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "amp": amp.state_dict()}
             torch.save(state, args.checkpoint)
 
 

@@ -81,12 +81,7 @@ def load_data(args):
     train_set = TensorDataset(torch.from_numpy(x_train), torch.from_numpy(y_train))
     test_set = TensorDataset(torch.from_numpy(x_test), torch.from_numpy(y_test))
     train_loader = DataLoader(
-        train_set,
-        batch_size=args.batch_size,
-        shuffle=True,
-        num_workers=args.workers,
-        pin_memory=True,
-        drop_last=True,
+        train_set, batch_size=args.batch_size, shuffle=True, num_workers=args.workers, pin_memory=True, drop_last=True
     )
     test_loader = DataLoader(test_set, batch_size=256, num_workers=args.workers, pin_memory=True)
     return train_loader, test_loader
@@ -113,9 +108,7 @@ def train(loader, model, criterion, optimizer, scaler, epoch, args):
         losses.update(loss.item(), images.size(0))
         top1.update(100.0 * correct.item() / images.size(0), images.size(0))
         if i % args.print_freq == 0:
-            print(
-                f"Epoch: [{epoch}][{i}/{len(loader)}]\tLoss {losses.val:.4f} ({losses.avg:.4f})\tAcc {top1.avg:.2f}"
-            )
+            print(f"Epoch: [{epoch}][{i}/{len(loader)}]\tLoss {losses.val:.4f} ({losses.avg:.4f})\tAcc {top1.avg:.2f}")
     return losses.avg
 
 

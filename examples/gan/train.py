@@ -117,9 +117,7 @@ for epoch in range(opt.epochs):
 
         if i % 10 == 0:
             errD = (errD_real + errD_fake).item()
-            print(
-                f"[{epoch}/{opt.epochs}][{i}/{len(dataloader)}] Loss_D: {errD:.4f} Loss_G: {errG.item():.4f}"
-            )
+            print(f"[{epoch}/{opt.epochs}][{i}/{len(dataloader)}] Loss_D: {errD:.4f} Loss_G: {errG.item():.4f}")
 
     if opt.outf:
         with torch.no_grad():

@@ -16,20 +16,14 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 parser = argparse.ArgumentParser(description="Character GPT on CUDA")
-parser.add_argument(
-    "--data", default="", metavar="FILE", help="text to train on (default: texts of Python itself)"
-)
+parser.add_argument("--data", default="", metavar="FILE", help="text to train on (default: texts of Python itself)")
 parser.add_argument("--steps", default=300, type=int, metavar="N", help="training steps (default: 300)")
-parser.add_argument(
-    "-b", "--batch-size", default=16, type=int, metavar="N", help="sequences per step (default: 16)"
-)
+parser.add_argument("-b", "--batch-size", default=16, type=int, metavar="N", help="sequences per step (default: 16)")
 parser.add_argument("--block", default=64, type=int, metavar="N", help="context length (default: 64)")
 parser.add_argument("--layers", default=2, type=int, metavar="N", help="transformer blocks (default: 2)")
 parser.add_argument("--heads", default=4, type=int, metavar="N", help="attention heads (default: 4)")
 parser.add_argument("--width", default=128, type=int, metavar="N", help="embedding width (default: 128)")
-parser.add_argument(
-    "--lr", default=1e-3, type=float, metavar="LR", help="peak learning rate (default: 0.001)"
-)
+parser.add_argument("--lr", default=1e-3, type=float, metavar="LR", help="peak learning rate (default: 0.001)")
 parser.add_argument("--warmup", default=20, type=int, metavar="N", help="warm-up steps (default: 20)")
 parser.add_argument("--accumulate", default=1, type=int, metavar="N", help="batches per step (default: 1)")
 parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16", "float16"])
@@ -117,9 +111,7 @@ def get_batch(data, args):
     y = torch.stack([data[i + 1 : i + 1 + args.block] for i in starts])
     if args.device.startswith("cuda"):
         # pinned memory, so that the copy runs beside the computation
-        return x.pin_memory().to(args.device, non_blocking=True), y.pin_memory().to(
-            args.device, non_blocking=True
-        )
+        return x.pin_memory().to(args.device, non_blocking=True), y.pin_memory().to(args.device, non_blocking=True)
     return x.to(args.device), y.to(args.device)
 
 

@@ -22,22 +22,14 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 parser = argparse.ArgumentParser(description="PyTorch ImageNet-style training")
-parser.add_argument(
-    "-j", "--workers", default=0, type=int, metavar="N", help="data loading workers (default: 0)"
-)
+parser.add_argument("-j", "--workers", default=0, type=int, metavar="N", help="data loading workers (default: 0)")
 parser.add_argument("--epochs", default=3, type=int, metavar="N", help="number of total epochs to run")
-parser.add_argument(
-    "--start-epoch", default=0, type=int, metavar="N", help="manual epoch number (for restarts)"
-)
-parser.add_argument(
-    "-b", "--batch-size", default=64, type=int, metavar="N", help="batch size of all GPUs together"
-)
+parser.add_argument("--start-epoch", default=0, type=int, metavar="N", help="manual epoch number (for restarts)")
+parser.add_argument("-b", "--batch-size", default=64, type=int, metavar="N", help="batch size of all GPUs together")
 parser.add_argument("--lr", "--learning-rate", default=0.05, type=float, metavar="LR", dest="lr")
 parser.add_argument("--momentum", default=0.9, type=float, metavar="M")
 parser.add_argument("--wd", "--weight-decay", default=1e-4, type=float, metavar="W", dest="weight_decay")
-parser.add_argument(
-    "-p", "--print-freq", default=10, type=int, metavar="N", help="print frequency (default: 10)"
-)
+parser.add_argument("-p", "--print-freq", default=10, type=int, metavar="N", help="print frequency (default: 10)")
 parser.add_argument("--limit", default=0, type=int, metavar="N", help="train on N images only (default: all)")
 parser.add_argument("--resume", default="", type=str, metavar="PATH", help="path to latest checkpoint")
 parser.add_argument("--checkpoint", default="", type=str, metavar="PATH", help="save a checkpoint here")
@@ -49,9 +41,7 @@ parser.add_argument("--dist-url", default="tcp://127.0.0.1:23456", type=str, hel
 parser.add_argument("--dist-backend", default="nccl", type=str, help="distributed backend")
 parser.add_argument("--seed", default=None, type=int, help="seed for initializing training")
 parser.add_argument("--gpu", default=None, type=int, help="GPU id to use")
-parser.add_argument(
-    "--multiprocessing-distributed", action="store_true", help="one process per GPU of this node"
-)
+parser.add_argument("--multiprocessing-distributed", action="store_true", help="one process per GPU of this node")
 
 best_acc1 = 0
 
@@ -87,9 +77,7 @@ def main():
         torch.manual_seed(args.seed)
         cudnn.deterministic = True
     if args.gpu is not None:
-        warnings.warn(
-            "You have chosen a specific GPU. This will completely disable data parallelism.", stacklevel=1
-        )
+        warnings.warn("You have chosen a specific GPU. This will completely disable data parallelism.", stacklevel=1)
     if args.dist_url == "env://" and args.world_size == -1:
         args.world_size = int(os.environ["WORLD_SIZE"])
     args.distributed = args.world_size > 1 or args.multiprocessing_distributed
@@ -129,9 +117,7 @@ def main_worker(gpu, ngpus_per_node, args):
         model = nn.parallel.DistributedDataParallel(model, device_ids=[args.gpu])
 
     criterion = nn.CrossEntropyLoss().to(device)
-    optimizer = torch.optim.SGD(
-        model.parameters(), args.lr, momentum=args.momentum, weight_decay=args.weight_decay
-    )
+    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=args.momentum, weight_decay=args.weight_decay)
     scheduler = StepLR(optimizer, step_size=30, gamma=0.1)
     scaler = torch.cuda.amp.GradScaler(enabled=args.amp)
 
@@ -153,9 +139,14 @@ def main_worker(gpu, ngpus_per_node, args):
     val_dataset = TensorDataset(images[1500:], target[1500:])
     train_sampler = DistributedSampler(train_dataset) if args.distributed else None
     train_loader = DataLoader(
-        train_dataset, batch_size=args.batch_size, shuffle=(train_sampler is None), num_workers=args.workers,
-        pin_memory=torch.cuda.is_available(), sampler=train_sampler, drop_last=True,
-    )  # fmt: skip
+        train_dataset,
+        batch_size=args.batch_size,
+        shuffle=(train_sampler is None),
+        num_workers=args.workers,
+        pin_memory=torch.cuda.is_available(),
+        sampler=train_sampler,
+        drop_last=True,
+    )
     val_loader = DataLoader(val_dataset, batch_size=args.batch_size, num_workers=args.workers)
 
     if args.evaluate:
@@ -196,8 +187,10 @@ def train(train_loader, model, criterion, optimizer, scaler, epoch, device, args
         scaler.update()
         if i % args.print_freq == 0:
             acc1 = accuracy(output, target)
-            print(f"Epoch [{epoch}][{i}/{len(train_loader)}] Loss {loss.item():.4f} Acc@1 {acc1:.2f} "
-                  f"Time {time.time() - end:.3f}")  # fmt: skip
+            print(
+                f"Epoch [{epoch}][{i}/{len(train_loader)}] Loss {loss.item():.4f} Acc@1 {acc1:.2f} "
+                f"Time {time.time() - end:.3f}"
+            )
         end = time.time()
 
 
@@ -207,18 +200,11 @@ def validate(val_loader, model, criterion, device, args):
     total = torch.zeros(3, device=device)
     for images, target in val_loader:
         if torch.cuda.is_available():
-            images, target = (
-                images.cuda(args.gpu, non_blocking=True),
-                target.cuda(args.gpu, non_blocking=True),
-            )
+            images, target = (images.cuda(args.gpu, non_blocking=True), target.cuda(args.gpu, non_blocking=True))
         output = model(images)
         correct = (output.argmax(1) == target).sum()
         total += torch.stack(
-            [
-                criterion(output, target) * len(target),
-                correct.float(),
-                correct.new_tensor(len(target)).float(),
-            ]
+            [criterion(output, target) * len(target), correct.float(), correct.new_tensor(len(target)).float()]
         )
     if args.distributed:
         dist.all_reduce(total, op=dist.ReduceOp.SUM)

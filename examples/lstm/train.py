@@ -54,9 +54,7 @@ def main():
         optimizer.step()
         if step % 10 == 0 or step == args.steps - 1:
             print(f"step {step} perplexity {math.exp(loss.item()):.2f}")
-    print(
-        f"peak memory {torch.cuda.max_memory_allocated() / 2**20:.1f} MiB on {torch.cuda.get_device_name(0)}"
-    )
+    print(f"peak memory {torch.cuda.max_memory_allocated() / 2**20:.1f} MiB on {torch.cuda.get_device_name(0)}")
 
 
 if __name__ == "__main__":

@@ -26,12 +26,7 @@ class Pole:
             0.5 * (4 / 3 - 0.1 * math.cos(angle) ** 2 / 1.1)
         )
         acceleration = inner - 0.05 * turn_rate * math.cos(angle) / 1.1
-        self.state = [
-            x + 0.02 * speed,
-            speed + 0.02 * acceleration,
-            angle + 0.02 * turn,
-            turn + 0.02 * turn_rate,
-        ]
+        self.state = [x + 0.02 * speed, speed + 0.02 * acceleration, angle + 0.02 * turn, turn + 0.02 * turn_rate]
         return self.state, abs(self.state[0]) < 2.4 and abs(self.state[2]) < 0.21
 
 

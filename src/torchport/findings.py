@@ -281,9 +281,7 @@ def _line(value: dict[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    if isinstance(
-        value, str | int
-    ):  # nearly all; asked first, since the abstract types below are slow to ask
+    if isinstance(value, str | int):  # nearly all; asked first, since the abstract types below are slow to ask
         return value
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -50,9 +50,7 @@ class Patches:
         address = slot.value or 0  # never 0 for a type that can be called
         _check_layout()
         # tp_new itself: the `__new__` in the class dictionary refuses to work once the slot leads to Python.
-        create = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.py_object)(
-            address
-        )
+        create = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.py_object)(address)
 
         def restore() -> None:
             slot.value = address  # assigning `__new__` leaves the slot to Python behind

@@ -130,9 +130,8 @@ def main() -> int:
                 if not of_npu:
                     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
                 subprocess.run(
-                    [sys.executable, __file__, "--record", str(folder), pair.name, side],
-                    check=True, env=environment,
-                )  # fmt: skip
+                    [sys.executable, __file__, "--record", str(folder), pair.name, side], check=True, env=environment
+                )
             row = judge(folders["reference"], folders["port"])
         good = not row["wrong"] and not row["causes"] and row["share"] >= LEAST
         bad += not good

@@ -109,26 +109,83 @@ INSIDE = (
     Fault("layer norm in bfloat16", "text", ("native_layer_norm",), 2, _again(dtype=torch.bfloat16), "precision"),
     Fault("layer norm with eps 1e-3", "text", ("native_layer_norm",), 1, _again(a4=1e-3), "eps"),
     Fault("addmm in float16", "text", ("addmm",), 1, _again(dtype=torch.float16), "precision"),
-    Fault("gradient of gelu by a sigmoid", "text", ("gelu_backward",), 1, _replaced(0, _quick_gelu_gradient), "gradient"),
+    Fault(
+        "gradient of gelu by a sigmoid", "text", ("gelu_backward",), 1, _replaced(0, _quick_gelu_gradient), "gradient"
+    ),
     Fault("softmax along the rows", "text", ("_softmax",), 0, _again(a1=-2), "axis"),
     Fault("mask that hides nothing", "text", ("masked_fill",), 1, lambda f, a, k, g: a[0].clone(), "mask"),
-    Fault("embedding gradient without repeats", "text", ("embedding_dense_backward",), 0, _replaced(0, lambda g, a: g.clamp(-0.01, 0.01)), "reduction"),
-    Fault("layer norm gradient of the weight x 1.001", "text", ("native_layer_norm_backward",), 0, _replaced(1, lambda g, a: g * 1.001), "gradient"),
-    Fault("softmax gradient without its sum", "text", ("_softmax_backward_data",), 0, lambda f, a, k, g: a[0] * a[1], "gradient"),
-    Fault("one NaN from a layer norm", "text", ("native_layer_norm",), 0, _replaced(0, _one(float("nan"))), "saturation"),
+    Fault(
+        "embedding gradient without repeats",
+        "text",
+        ("embedding_dense_backward",),
+        0,
+        _replaced(0, lambda g, a: g.clamp(-0.01, 0.01)),
+        "reduction",
+    ),
+    Fault(
+        "layer norm gradient of the weight x 1.001",
+        "text",
+        ("native_layer_norm_backward",),
+        0,
+        _replaced(1, lambda g, a: g * 1.001),
+        "gradient",
+    ),
+    Fault(
+        "softmax gradient without its sum",
+        "text",
+        ("_softmax_backward_data",),
+        0,
+        lambda f, a, k, g: a[0] * a[1],
+        "gradient",
+    ),
+    Fault(
+        "one NaN from a layer norm", "text", ("native_layer_norm",), 0, _replaced(0, _one(float("nan"))), "saturation"
+    ),
     Fault("mm of a gradient in bfloat16", "text", ("mm",), 2, _again(dtype=torch.bfloat16), "precision"),
     Fault("dropout without its scale", "text", ("native_dropout", "div_"), 0, _unscaled, "reduction"),
-    Fault("update x 1.01", "text", ("addcdiv_", "_foreach_addcdiv_"), 0, _in_place(lambda one: one.mul_(1.01)), "optimizer"),
-    Fault("moment x 1.001", "text", ("lerp_", "_foreach_lerp_"), 0, _in_place(lambda one: one.mul_(1.001)), "optimizer"),
-    Fault("convolution of a shifted picture", "image", ("convolution",), 0, lambda f, a, k, g: f(a[0].roll(1, -1), *a[1:], **k), "pad"),
-    Fault("batch norm + 0.001", "image", ("native_batch_norm",), 0, _replaced(0, lambda g, a: g + 0.001), "approximation"),
-    Fault("max pool gradient x 0.999", "image", ("max_pool2d_with_indices_backward",), 0, _replaced(0, lambda g, a: g * 0.999), "gradient"),
-    Fault("convolution weight gradient x 1.0001", "image", ("convolution_backward",), 1, _replaced(1, lambda g, a: g * 1.0001), "gradient"),
+    Fault(
+        "update x 1.01",
+        "text",
+        ("addcdiv_", "_foreach_addcdiv_"),
+        0,
+        _in_place(lambda one: one.mul_(1.01)),
+        "optimizer",
+    ),
+    Fault(
+        "moment x 1.001", "text", ("lerp_", "_foreach_lerp_"), 0, _in_place(lambda one: one.mul_(1.001)), "optimizer"
+    ),
+    Fault(
+        "convolution of a shifted picture",
+        "image",
+        ("convolution",),
+        0,
+        lambda f, a, k, g: f(a[0].roll(1, -1), *a[1:], **k),
+        "pad",
+    ),
+    Fault(
+        "batch norm + 0.001", "image", ("native_batch_norm",), 0, _replaced(0, lambda g, a: g + 0.001), "approximation"
+    ),
+    Fault(
+        "max pool gradient x 0.999",
+        "image",
+        ("max_pool2d_with_indices_backward",),
+        0,
+        _replaced(0, lambda g, a: g * 0.999),
+        "gradient",
+    ),
+    Fault(
+        "convolution weight gradient x 1.0001",
+        "image",
+        ("convolution_backward",),
+        1,
+        _replaced(1, lambda g, a: g * 1.0001),
+        "gradient",
+    ),
     Fault("mean over one too few", "image", ("mean",), 0, _replaced(0, lambda g, a: g * 64 / 63), "reduction"),
     Fault("silu saturated at 0.5", "image", ("silu",), 0, _replaced(0, lambda g, a: g.clamp(max=0.5)), "saturation"),
     Fault("one picture of relu is the next one's", "image", ("relu",), 0, Stale(), "stale buffer"),
     Fault("silu gradient of the picture before", "image", ("silu_backward",), 0, Stale(), "stale buffer"),
-)  # fmt: skip
+)
 
 
 class Faulty(TorchDispatchMode):

@@ -90,9 +90,7 @@ def main() -> None:
     Draws(torch, 0, lambda: "", lambda operator, site: None).install(Patches())
     with tempfile.TemporaryDirectory() as temporary:
         store = distributed.FileStore(f"{temporary}/store", 1)
-        distributed.init_process_group(
-            "hccl" if device == "npu" else "gloo", store=store, rank=0, world_size=1
-        )
+        distributed.init_process_group("hccl" if device == "npu" else "gloo", store=store, rank=0, world_size=1)
         faults = {fault.name: fault for fault in (*INSIDE, *AROUND)}
         for name in names:
             fault = faults.get(name)

@@ -28,17 +28,13 @@ SIDES = {"cpu": "cpu", "isa": "cpu", "npu": "npu"}
 
 def names() -> list[str]:
     """Of all faults inside of operators."""
-    found: list[str] = _asked(
-        "from inside import INSIDE; print(json.dumps([fault.name for fault in INSIDE]))"
-    )
+    found: list[str] = _asked("from inside import INSIDE; print(json.dumps([fault.name for fault in INSIDE]))")
     return found
 
 
 def around() -> dict[str, tuple[str, str]]:
     """By name of a fault around operators, its program and class."""
-    rows = _asked(
-        "from around import AROUND; print(json.dumps({a.name: (a.program, a.kind) for a in AROUND}))"
-    )
+    rows = _asked("from around import AROUND; print(json.dumps({a.name: (a.program, a.kind) for a in AROUND}))")
     return {name: (program, kind) for name, (program, kind) in rows.items()}
 
 
@@ -57,9 +53,7 @@ def _asked(code: str) -> Any:
 
 def classed(reference: Path, folder: Path, name: str, program: str, wanted: str) -> dict[str, Any]:
     """The class that a comparison names; "" for none."""
-    pair = (
-        Operators.read(path / one.replace(" ", "_")) for path, one in ((reference, program), (folder, name))
-    )
+    pair = (Operators.read(path / one.replace(" ", "_")) for path, one in ((reference, program), (folder, name)))
     found = find_causes(*pair)
     text = found[0].text.replace(f"{HERE.parents[1]}/", "") if found else ""
     return {"class": wanted, "named": found[0].kind if found else "", "text": text}
@@ -77,12 +71,8 @@ def _environment(side: str) -> dict[str, str]:
 def record(side: str, folder: Path, wanted: list[str]) -> dict[str, str]:
     """Record all of them; by name the operator that was changed."""
     script = [str(HERE / "recording_run.py"), str(folder), SIDES[side], *wanted]
-    start = (
-        [sys.executable] if SIDES[side] == "cpu" else [sys.executable, "-m", "torchport", "run", "--as-is"]
-    )
-    run = subprocess.run(
-        [*start, *script], check=True, stdout=subprocess.PIPE, text=True, env=_environment(side)
-    )
+    start = [sys.executable] if SIDES[side] == "cpu" else [sys.executable, "-m", "torchport", "run", "--as-is"]
+    run = subprocess.run([*start, *script], check=True, stdout=subprocess.PIPE, text=True, env=_environment(side))
     lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
     return {line["name"]: line["operator"] for line in lines}
 
@@ -91,8 +81,7 @@ def judge(folder: Path, name: str, changed: str) -> dict[str, Any]:
     """What the replay says of one recording."""
     found = replay_recording(folder / name.replace(" ", "_"), steps=[1] if changed else None)
     rows = sorted(
-        (row for row in found.rows if row.kind in ("judged", "view")),
-        key=lambda row: (-row.wrong, -row.score),
+        (row for row in found.rows if row.kind in ("judged", "view")), key=lambda row: (-row.wrong, -row.score)
     )
     first = found.first
     return {
@@ -126,9 +115,7 @@ def main() -> int:
             for name, row in rows.items():
                 good = row["named"] == row["changed"] and (name in PROGRAMS or bool(row["changed"]))
                 missed += not good
-                print(
-                    f"{'' if good else 'MISSED '}{side} {name}: {row['named']} {row['score']}, next {row['next']}"
-                )
+                print(f"{'' if good else 'MISSED '}{side} {name}: {row['named']} {row['score']}, next {row['next']}")
             for name, row in classes.items():
                 missed += row["named"] != row["class"]
                 print(

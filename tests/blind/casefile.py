@@ -64,9 +64,7 @@ class Case:
     category: str
     runs: tuple[str, ...] = ()  # the words of its command line behind `python`
     files: list[File] = dataclasses.field(default_factory=list)
-    corrected: list[str] = dataclasses.field(
-        default_factory=list
-    )  # why expectations were changed, one by one
+    corrected: list[str] = dataclasses.field(default_factory=list)  # why expectations were changed, one by one
 
     def write(self, folder: Path) -> None:
         """Make the project in `folder`, which exists."""
@@ -78,9 +76,7 @@ class Case:
 
 def load(folder: Path = CASES) -> list[Case]:
     """All cases, in the order of the files. Raises CaseError."""
-    cases = [
-        case for path in sorted(folder.glob("*.diff")) for case in read(path.read_text("utf-8"), path.stem)
-    ]
+    cases = [case for path in sorted(folder.glob("*.diff")) for case in read(path.read_text("utf-8"), path.stem)]
     names = [case.name for case in cases]
     if twice := {name for name in names if names.count(name) > 1}:
         raise CaseError(f"two cases are called {sorted(twice)}")

@@ -35,10 +35,7 @@ def too_late(sources: Mapping[str, str], changed: set[str]) -> list[str]:
         except SyntaxError:
             continue  # it was none before, which the conversion reports
     imported = {
-        other
-        for path, tree in modules.items()
-        for node in _imports(tree)
-        for other in _files(node, path, modules)
+        other for path, tree in modules.items() for node in _imports(tree) for other in _files(node, path, modules)
     }
     late: list[str] = []
     for path in modules:
@@ -58,9 +55,7 @@ def _walk(path: str, run: _Run) -> None:
     run.seen.add(path)
     for node in _executed(run.modules[path]):
         if isinstance(node, ast.Import | ast.ImportFrom):
-            names = (
-                [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
-            )
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
             run.ready = run.ready or any(name.partition(".")[0] == "torch_npu" for name in names)
             for other in _files(node, path, run.modules):
                 _walk(other, run)

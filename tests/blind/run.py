@@ -31,9 +31,7 @@ WAYS = {"converted": 0.95, "redirected": 1.0}  # in which a case runs, and the s
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     option = parser.add_argument
     option("--cases", nargs="+", metavar="NAME", help="some cases, or categories")
     option("--runs", action="store_true", help="run those that can, too")
@@ -44,9 +42,7 @@ def main() -> int:
     option("--keep", type=Path, metavar="FOLDER", help="leave the projects and their conversions here")
     options = parser.parse_args()
     cases = [
-        case
-        for case in load()
-        if not options.cases or case.name in options.cases or case.category in options.cases
+        case for case in load() if not options.cases or case.name in options.cases or case.category in options.cases
     ]
     if not cases:
         parser.error("no case is called so")
@@ -64,10 +60,7 @@ def main() -> int:
     found = summary(verdicts, runs, cases)
     stored = json.loads(options.store.read_text()) if options.store.exists() else {}
     if options.update:
-        found = {
-            **{way: stored[way] for way in WAYS if way in stored},
-            **found,
-        }  # what was not run keeps its figures
+        found = {**{way: stored[way] for way in WAYS if way in stored}, **found}  # what was not run keeps its figures
         options.store.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
     if options.json:
         print(json.dumps(found, indent=1, ensure_ascii=False))
@@ -83,9 +76,7 @@ def main() -> int:
     return 1 if became_worse or bars else 0
 
 
-def summary(
-    verdicts: list[Verdict], runs: Mapping[str, Mapping[str, str]], cases: Sequence[Case]
-) -> dict[str, Any]:
+def summary(verdicts: list[Verdict], runs: Mapping[str, Mapping[str, str]], cases: Sequence[Case]) -> dict[str, Any]:
     """The table, every verdict that is not right, and the cases that did not run, as JSON values."""
     found: dict[str, Any] = {
         "cases": len(cases),

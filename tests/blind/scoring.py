@@ -24,9 +24,15 @@ _OF_NPU = re.compile("npu|hccl")  # needs torch_npu; a dispatch key or a variabl
 _ADDED = re.compile(r"torch_npu|TORCH_NPU_\w+|^import os$|^\W*$")
 _IN_CELL = "import torch_npu\\n"
 _CUDA_WORDS = {
-    "torch_npu.npu": "torch.cuda", "is_npu": "is_cuda", "npu": "cuda", "hccl": "nccl", "HCCL": "NCCL", "NPU": "CUDA",
-    "ASCEND_RT": "CUDA", "ASCEND": "CUDA",
-}  # fmt: skip
+    "torch_npu.npu": "torch.cuda",
+    "is_npu": "is_cuda",
+    "npu": "cuda",
+    "hccl": "nccl",
+    "HCCL": "NCCL",
+    "NPU": "CUDA",
+    "ASCEND_RT": "CUDA",
+    "ASCEND": "CUDA",
+}
 
 
 class Word(enum.StrEnum):
@@ -86,9 +92,7 @@ def judge(case: Case, outputs: Mapping[str, bytes], findings: Sequence[Finding])
                 continue
             codes = tuple(sorted({one.code for one in covers}))
             changed = "(removed)" if got is None else got if got != line.text else ""
-            verdicts.append(
-                Verdict(case.name, case.category, file.path, number, word, line.text, changed, codes)
-            )
+            verdicts.append(Verdict(case.name, case.category, file.path, number, word, line.text, changed, codes))
         for text in added:
             if not free and not (may_add and _ADDED.search(text.strip().strip('",').removesuffix("\\n"))):
                 verdicts.append(Verdict(case.name, case.category, file.path, 0, Word.WRONG, "(added)", text))
@@ -134,9 +138,7 @@ def aligned(before: Sequence[str], after: Sequence[str]) -> tuple[list[str | Non
     became: list[str | None] = [None] * len(before)
     added: list[str] = []
     back = [_cuda_words(text) for text in after]
-    for tag, i1, i2, j1, j2 in SequenceMatcher(
-        None, [_cuda_words(t) for t in before], back, False
-    ).get_opcodes():
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, [_cuda_words(t) for t in before], back, False).get_opcodes():
         if tag == "equal":
             became[i1:i2] = after[j1:j2]
             continue
@@ -181,14 +183,13 @@ def _without_import(case: Case, outputs: Mapping[str, bytes]) -> list[Verdict]:
     texts = {file.path: outputs[file.path].decode(file.encoding, "backslashreplace") for file in case.files}
     scripts = {path: text.lstrip("\ufeff") for path, text in texts.items() if path.endswith(".py")}
     sources = {file.path: file.data().decode(file.encoding) for file in case.files}
-    changed = {
-        path
-        for path, text in texts.items()
-        if len(_OF_NPU.findall(text)) > len(_OF_NPU.findall(sources[path]))
-    }
+    changed = {path for path, text in texts.items() if len(_OF_NPU.findall(text)) > len(_OF_NPU.findall(sources[path]))}
     late = too_late(scripts, {path for path in changed if _TORCH.search(texts[path])})
-    late += [path for path in changed if path.endswith(".ipynb") and "torch_npu" not in texts[path]
-             and _TORCH.search(texts[path])]  # fmt: skip
+    late += [
+        path
+        for path in changed
+        if path.endswith(".ipynb") and "torch_npu" not in texts[path] and _TORCH.search(texts[path])
+    ]
     said = "(torch_npu is not imported first)"
     return [Verdict(case.name, case.category, path, 0, Word.WRONG, said) for path in late]
 

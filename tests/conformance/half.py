@@ -45,10 +45,7 @@ def cases() -> dict[str, tuple[Callable[..., Any], list[Any]]]:
     return {
         "layer_norm": (lambda x, w, b: functional.layer_norm(x, (64,), w, b), [rows, of(64), of(64)]),
         "rms_norm": (lambda x, w: functional.rms_norm(x, (64,), w), [rows, of(64)]),
-        "batch_norm": (
-            lambda x, w, b: functional.batch_norm(x, None, None, w, b, True),
-            [images, of(16), of(16)],
-        ),
+        "batch_norm": (lambda x, w, b: functional.batch_norm(x, None, None, w, b, True), [images, of(16), of(16)]),
         "group_norm": (lambda x, w, b: functional.group_norm(x, 4, w, b), [images, of(16), of(16)]),
         "group_norm, 4 elements a group": (
             lambda x, w, b: functional.group_norm(x, 4, w, b),
@@ -102,8 +99,7 @@ def computed(function: Callable[..., Any], arguments: list[Any], dtype: Any, dev
     import torch
 
     given = [
-        one.to(dtype).to(device).requires_grad_() if one.is_floating_point() else one.to(device)
-        for one in arguments
+        one.to(dtype).to(device).requires_grad_() if one.is_floating_point() else one.to(device) for one in arguments
     ]
     leaves = [one for one in given if one.requires_grad]
     result = function(*given)
@@ -136,9 +132,7 @@ def _measured(name: str) -> dict[str, list[float]]:
         rounded = [one.to(dtype).double() if one.is_floating_point() else one for one in arguments]
         exact = computed(function, rounded, torch.float64, "cpu")
 
-        def error(
-            device: str, exact: list[Any] = exact, rounded: list[Any] = rounded, dtype: Any = dtype
-        ) -> float:
+        def error(device: str, exact: list[Any] = exact, rounded: list[Any] = rounded, dtype: Any = dtype) -> float:
             found = computed(function, rounded, dtype, device)
             worst = 0.0
             for one, wanted in zip(found, exact, strict=True):
@@ -151,9 +145,7 @@ def _measured(name: str) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="cases (default: all)")
     parser.add_argument("--update", action="store_true", help="write half.json")
     options = parser.parse_args()
@@ -164,11 +156,7 @@ def main() -> None:
     stored: Measured = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
     for name in options.names or cases():
         stored[name] = measured(name)
-        print(
-            f"{name:32}",
-            "  ".join(f"{word} {of[0]} {of[1]}" for word, of in stored[name].items()),
-            flush=True,
-        )
+        print(f"{name:32}", "  ".join(f"{word} {of[0]} {of[1]}" for word, of in stored[name].items()), flush=True)
     if options.update:
         rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(stored[name])}" for name in cases())
         STORED.write_text("{\n" + rows + "\n}\n", encoding="utf-8")

@@ -54,9 +54,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from verdicts import LAYOUTS, REFUSALS, chip_limit, kernel_failure, own_words, refused
 
 # torch.testing._internal imports it for test cases of its own, which op_db does not need.
-sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).__dict__.setdefault(
-    "TestCase", unittest.TestCase
-)
+sys.modules.setdefault("expecttest", types.ModuleType("expecttest")).__dict__.setdefault("TestCase", unittest.TestCase)
 # They ask whether there is an NPU, which would start it before main() forks.
 with unittest.mock.patch.object(torch.npu, "is_available", return_value=True):
     import late
@@ -69,19 +67,24 @@ HALF = (torch.float16, torch.bfloat16)
 # Whose kernels round float16 at each step (csrc/opapi/elementwise/weighed.h).
 KEEP_HALF = frozenset(("addcdiv", "addcmul"))
 # Made of several operators, whose results in half precision are rounded each, on every device.
-ROUNDED_BETWEEN = frozenset((
-    "diff", "div.trunc_rounding", "gradient", "logit", "special.ndtr", "nn.functional.cosine_similarity",
-    "nn.functional.hinge_embedding_loss", "nn.functional.multilabel_soft_margin_loss",
-    "nn.functional.poisson_nll_loss", "nn.functional.triplet_margin_loss",
-    "nn.functional.triplet_margin_with_distance_loss",
-))  # fmt: skip
+ROUNDED_BETWEEN = frozenset(
+    (
+        "diff",
+        "div.trunc_rounding",
+        "gradient",
+        "logit",
+        "special.ndtr",
+        "nn.functional.cosine_similarity",
+        "nn.functional.hinge_embedding_loss",
+        "nn.functional.multilabel_soft_margin_loss",
+        "nn.functional.poisson_nll_loss",
+        "nn.functional.triplet_margin_loss",
+        "nn.functional.triplet_margin_with_distance_loss",
+    )
+)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool)
 SAMPLES = 6  # of each operator and dtype, spread over the OpInfo's list
-DEFAULT_TOLERANCES = {
-    torch.float32: (1e-5, 1.3e-6),
-    torch.float16: (1e-5, 1e-3),
-    torch.bfloat16: (1e-5, 1.6e-2),
-}
+DEFAULT_TOLERANCES = {torch.float32: (1e-5, 1.3e-6), torch.float16: (1e-5, 1e-3), torch.bfloat16: (1e-5, 1.6e-2)}
 # Their values are whatever memory holds: shape and dtype are compared.
 UNINITIALISED = re.compile(r"^(new_)?empty(_like|_permuted|_strided)?$|^(as_strided|resize)")
 LOG = tempfile.NamedTemporaryFile()  # noqa: SIM115 -- what torch_npu says on stderr, for as long as the process lives
@@ -124,9 +127,7 @@ class Fallbacks(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.name()
         leaves, _ = tree_flatten((args, kwargs))
-        if any(
-            isinstance(leaf, torch.Tensor) and leaf.device.type == "npu" for leaf in leaves
-        ) and not _offered(func):
+        if any(isinstance(leaf, torch.Tensor) and leaf.device.type == "npu" for leaf in leaves) and not _offered(func):
             raise NotOfferedError(f"fallback: {name}")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -285,17 +286,13 @@ def compare(
     if actual.shape != expected.shape:
         raise DifferentError(f"{what} has shape {list(actual.shape)}, expected {list(expected.shape)}")
     if not (actual.is_floating_point() or actual.is_complex()):
-        if not torch.equal(actual.cpu().to(expected.dtype), expected) and not torch.equal(
-            actual.cpu(), native()
-        ):
+        if not torch.equal(actual.cpu().to(expected.dtype), expected) and not torch.equal(actual.cpu(), native()):
             raise DifferentError(f"{what} differs")
         return
     reach = torch.finfo(actual.dtype)
     if not expected.is_complex():  # past the dtype's range: infinite
         expected = torch.where(
-            expected.abs() > reach.max,
-            torch.copysign(torch.full_like(expected, torch.inf), expected),
-            expected,
+            expected.abs() > reach.max, torch.copysign(torch.full_like(expected, torch.inf), expected), expected
         )
     off = error(actual, expected)
     allowed = tolerance[0] + tolerance[1] * expected.abs().nan_to_num(0, 0, 0)
@@ -316,9 +313,7 @@ def compare(
         raise DifferentError(f"{what} is off by {float((off - allowed).max()):.3g} more than allowed")
 
 
-def reference(
-    op: OpInfo, sample: SampleInput, grad: bool, narrow: torch.dtype | None, absolute: bool = False
-) -> Any:
+def reference(op: OpInfo, sample: SampleInput, grad: bool, narrow: torch.dtype | None, absolute: bool = False) -> Any:
     """Results and gradients in float64, or in float32 where the CPU has no float64 kernel; None where neither."""
     for dtype in (torch.float64, torch.float32):
         try:
@@ -349,9 +344,7 @@ def judge(op: OpInfo, dtype: torch.dtype) -> tuple[str, str]:
                 results, gradients = compute(op, sample, None, "npu", grad)
             torch.npu.synchronize()
             judged += 1
-            _compare_all(
-                op, dtype, sample, (results, gradients), exact or natively, natively, f"sample {index}: "
-            )
+            _compare_all(op, dtype, sample, (results, gradients), exact or natively, natively, f"sample {index}: ")
         except Exception as problem:
             refusal = chip_limit(" ".join(str(problem).split()))
             if not refusal:
@@ -369,9 +362,7 @@ def _compare_all(
         raise DifferentError(f"{where}{len(device[0])} results, expected {len(exact[0])}")
     for i, (actual, native) in enumerate(zip(device[0], natively[0], strict=True)):
         if native.dtype == torch.float64 and actual.dtype == torch.float32:
-            raise NotOfferedError(
-                "torch_npu: computes in float32 where float64 is asked for, and warns of it"
-            )
+            raise NotOfferedError("torch_npu: computes in float32 where float64 is asked for, and warns of it")
         if actual.dtype != native.dtype or actual.shape != native.shape:
             raise DifferentError(
                 f"{where}result {i} is {actual.dtype} {list(actual.shape)}, expected {native.dtype} {list(native.shape)}"
@@ -391,9 +382,7 @@ def _compare_values(
     # Of integers the reference is rounded, too.
     tolerance = tolerances(op, dtype) if dtype.is_floating_point else (2e-5, 2.6e-6)
     grad = bool(natively[1])
-    sizes = functools.cache(
-        lambda: reference(op, sample, grad, dtype if dtype in HALF else None, absolute=True)
-    )
+    sizes = functools.cache(lambda: reference(op, sample, grad, dtype if dtype in HALF else None, absolute=True))
 
     def terms(at: int, i: int) -> torch.Tensor | None:
         found = sizes()
@@ -415,8 +404,7 @@ def _compare_values(
                     lambda native=native: native,
                     functools.partial(terms, at, i),
                     tolerance,
-                    (wide if result and not stepwise else (1 + stepwise) * torch.finfo(actual.dtype).eps)
-                    * half,
+                    (wide if result and not stepwise else (1 + stepwise) * torch.finfo(actual.dtype).eps) * half,
                     not (half and result) or name_of(op) in ROUNDED_BETWEEN,
                     f"{where}{kind} {i}",
                 )
@@ -431,9 +419,7 @@ def _random(op: OpInfo, sample: SampleInput, natively: Any) -> bool:
         with unittest.mock.patch.object(torch, "manual_seed", lambda number, by=shift: seed(number + by)):
             torch.manual_seed(0)
             other = tensors(sample.output_process_fn_grad(op(*arguments, **options)))
-        if any(
-            not torch.equal(_comparable(a), _comparable(b)) for a, b in zip(other, natively[0], strict=True)
-        ):
+        if any(not torch.equal(_comparable(a), _comparable(b)) for a, b in zip(other, natively[0], strict=True)):
             return True
     return False
 
@@ -479,9 +465,7 @@ def verdicts(known: dict[Pair, OpInfo], wanted: list[Pair], first: int) -> Itera
         yield {"op": name, "dtype": dtype}
         op = known[name, dtype]
         if dtype == REFUSALS:
-            status, reason = late.judge(
-                op, first, lambda: Path(LOG.name).read_text(errors="replace"), Fallbacks
-            )
+            status, reason = late.judge(op, first, lambda: Path(LOG.name).read_text(errors="replace"), Fallbacks)
         elif dtype == LAYOUTS and UNINITIALISED.match(op.name):
             status, reason = "NOT_OFFERED", "op_db: has the values that memory holds"
         elif dtype == LAYOUTS:

@@ -70,11 +70,7 @@ def expanded(tensor: torch.Tensor) -> torch.Tensor:
 def laid_out(value: Any, layout: Layout, least: int, device: str) -> Any:
     def one(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
-            return (
-                device
-                if isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf == "cpu")
-                else leaf
-            )
+            return device if isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf == "cpu") else leaf
         there = leaf.detach().to(device, copy=True).contiguous()
         there = layout(there) if leaf.dim() >= least else there
         return there.detach().requires_grad_(leaf.requires_grad)
@@ -96,8 +92,7 @@ def compute(
         return values, []
     generator = torch.Generator().manual_seed(1)
     cotangents = [
-        laid_out(torch.rand(out.shape, generator=generator).to(out.dtype), layout, least, device)
-        for out in roots
+        laid_out(torch.rand(out.shape, generator=generator).to(out.dtype), layout, least, device) for out in roots
     ]
     gradients = torch.autograd.grad(roots, leaves, cotangents, allow_unused=True)
     return values, [None if one is None else one.cpu() for one in gradients]

@@ -34,9 +34,12 @@ Verdicts = dict[Pair, str]  # "PASS", or "STATUS: reason"
 def run_group(group: list[Pair], verdicts: Verdicts) -> list[Pair]:
     """Judge a group in one process; returns the pairs that it did not reach."""
     with subprocess.Popen(
-        [sys.executable, HERE / "judge.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, start_new_session=True,
-    ) as process:  # fmt: skip
+        [sys.executable, HERE / "judge.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(json.dumps(group).encode())
         process.stdin.close()
@@ -83,21 +86,15 @@ def write(verdicts: Verdicts) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="operators of op_db, dtypes, or refusals (default: all)")
-    parser.add_argument(
-        "--part", metavar="I/N", default="1/1", help="the I-th of N equal parts of them (from 1)"
-    )
+    parser.add_argument("--part", metavar="I/N", default="1/1", help="the I-th of N equal parts of them (from 1)")
     parser.add_argument("--update", action="store_true", help="write what was found to status.json")
     options = parser.parse_args()
     part, _, parts = options.part.partition("/")
     if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
         parser.error(f"--part {options.part}: expected two numbers I/N with 1 <= I <= N, such as 2/6")
-    listed = subprocess.run(
-        [sys.executable, HERE / "judge.py", "--list"], capture_output=True, text=True, check=True
-    )
+    listed = subprocess.run([sys.executable, HERE / "judge.py", "--list"], capture_output=True, text=True, check=True)
     everything = [(op, dtype) for op, dtype in json.loads(listed.stdout.splitlines()[-1])]
     todo = [pair for pair in everything if not options.names or {*pair} & {*options.names}]
     todo = todo[int(part) - 1 :: int(parts)]
@@ -109,8 +106,7 @@ def main() -> int:
 
     known = read()
     regressions = changes(
-        (f"{pair[0]} {pair[1]}", known.get(pair, "NEW"), verdict)
-        for pair, verdict in sorted(verdicts.items())
+        (f"{pair[0]} {pair[1]}", known.get(pair, "NEW"), verdict) for pair, verdict in sorted(verdicts.items())
     )
     if options.update:
         write({pair: text for pair, text in {**known, **verdicts}.items() if pair in set(everything)})

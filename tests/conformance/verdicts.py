@@ -55,9 +55,7 @@ def refused(text: str) -> tuple[str, str] | None:
         return "GAP", gap[1]
     if gap := re.search(r"(\w+) or \w+ not in libopapi", text):
         return "GAP", gap[1]
-    if refusal := re.search(
-        r"(parameter \w+ has dtype \w+), allowed are .*?virtual NPU, (\w+)GetWorkspaceSize", text
-    ):
+    if refusal := re.search(r"(parameter \w+ has dtype \w+), allowed are .*?virtual NPU, (\w+)GetWorkspaceSize", text):
         return "NOT_OFFERED", f"cann: {refusal[2]}: {refusal[1]}"
     return None
 

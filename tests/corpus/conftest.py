@@ -6,6 +6,4 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--update-counts", action="store_true", help="store the counts of this run as counts.json"
-    )
+    parser.addoption("--update-counts", action="store_true", help="store the counts of this run as counts.json")

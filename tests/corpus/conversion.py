@@ -47,9 +47,7 @@ class Counts:
 
     def flat(self) -> dict[str, int]:
         """All counts by name, as they are stored."""
-        numbers = {
-            name: getattr(self, name) for name in ("files", "python", "changed", "edits", "cuda_edits")
-        }
+        numbers = {name: getattr(self, name) for name in ("files", "python", "changed", "edits", "cuda_edits")}
         return numbers | {name: self.rules[name] for name in sorted(self.rules)}
 
 
@@ -74,9 +72,7 @@ def convert(tree: Path, scratch: Path) -> Counts:
             (scratch / one.name).write_bytes(one.output)
             changed.append(one.name)
     again = set(changed)
-    python = [
-        (scratch / name if name in again else path, name) for path, name in files if name.endswith(".py")
-    ]
+    python = [(scratch / name if name in again else path, name) for path, name in files if name.endswith(".py")]
     project = collect_definitions(
         (path.read_bytes() for path, _ in python), find_provided_modules((name for _, name in python), tree.name)
     )
@@ -122,11 +118,7 @@ def _problems(one: Converted) -> list[str]:
     else:
         if one.output[produced:] != one.data[position:]:
             found.append("the bytes after the last edit differ")
-    if (
-        (kind_of(one.name) or Kind.PYTHON) is Kind.PYTHON
-        and _compiles(one.data)
-        and not _compiles(one.output)
-    ):
+    if (kind_of(one.name) or Kind.PYTHON) is Kind.PYTHON and _compiles(one.data) and not _compiles(one.output):
         found.append("it compiled before, and does not now")
     return found
 

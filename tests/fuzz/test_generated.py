@@ -21,18 +21,51 @@ from torchport.rules import Style
 
 CASES = int(os.environ.get("TORCHPORT_FUZZ_CASES", "20000"))
 NAMES = [
-    "torch", "cuda", "torch.cuda", "is_cuda", "device", "nn", "dist", "x.cuda", "torch.device", "torch.cuda.Stream",
-    "backend", "args.device", "profiler", "nvtx", "DataParallel", "self", "npu", "torch.cuda.amp.autocast",
-]  # fmt: skip
+    "torch",
+    "cuda",
+    "torch.cuda",
+    "is_cuda",
+    "device",
+    "nn",
+    "dist",
+    "x.cuda",
+    "torch.device",
+    "torch.cuda.Stream",
+    "backend",
+    "args.device",
+    "profiler",
+    "nvtx",
+    "DataParallel",
+    "self",
+    "npu",
+    "torch.cuda.amp.autocast",
+]
 SIMPLE = [name for name in NAMES if "." not in name]
 STRINGS = [
-    "'cuda'", '"cuda:0"', "'nccl'", "'cpu:gloo,cuda:nccl'", "'torch.cuda.FloatTensor'", "'CUDA_VISIBLE_DEVICES'",
-    "'''cuda\n'''", "f'cuda:{x}'", "b'cuda'", "r'cuda'", "'npu'", "'CUDA out of memory'", "'cuda' '0'",
-]  # fmt: skip
+    "'cuda'",
+    '"cuda:0"',
+    "'nccl'",
+    "'cpu:gloo,cuda:nccl'",
+    "'torch.cuda.FloatTensor'",
+    "'CUDA_VISIBLE_DEVICES'",
+    "'''cuda\n'''",
+    "f'cuda:{x}'",
+    "b'cuda'",
+    "r'cuda'",
+    "'npu'",
+    "'CUDA out of memory'",
+    "'cuda' '0'",
+]
 HEADS = [
-    "import torch\n", "from torch import cuda\n", "import torch.cuda as cuda, torch\n", "from torch.cuda import *\n",
-    "import torch.distributed as dist\n", "from torch import nn, cuda as device\n", "# cuda\n", "#!cuda\n'cuda'\n",
-]  # fmt: skip
+    "import torch\n",
+    "from torch import cuda\n",
+    "import torch.cuda as cuda, torch\n",
+    "from torch.cuda import *\n",
+    "import torch.distributed as dist\n",
+    "from torch import nn, cuda as device\n",
+    "# cuda\n",
+    "#!cuda\n'cuda'\n",
+]
 made = {"programs": 0, "changed": 0}
 
 
@@ -72,9 +105,13 @@ def compiles(data: bytes) -> bool:
 
 
 @settings(
-    max_examples=CASES, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+    max_examples=CASES,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
-)  # fmt: skip
+)
 @given(hypothesmith.from_grammar(), st.integers(0, 2**32), st.sampled_from(list(Style)))
 def test_generated_programs(program: str, seed: int, style: Style) -> None:
     data = about_cuda(program, seed).encode("utf-8", "surrogatepass")

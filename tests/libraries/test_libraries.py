@@ -100,10 +100,7 @@ print("learns", losses[-1] < 0.7 * losses[0])
 
 
 def test_lightning_fabric(run) -> None:
-    assert run(FABRIC.replace("PRECISION", "'32-true'")).stdout.splitlines() == [
-        "device cuda True",
-        "learns True",
-    ]
+    assert run(FABRIC.replace("PRECISION", "'32-true'")).stdout.splitlines() == ["device cuda True", "learns True"]
 
 
 def test_lightning_fabric_in_mixed_precision(run) -> None:

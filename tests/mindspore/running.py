@@ -16,15 +16,19 @@ PROGRAMS = Path(__file__).with_name("programs")
 WRONG = ("[ERROR]", "[CRITICAL]", "Traceback", "virtual NPU,", "terminate called", "Segmentation")
 
 
-def run(
-    name: str, *words: str, cwd: Path | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(name: str, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     """The ended process, with its output as text."""
     environ = {**os.environ, **mindspore.environment(), "OMP_NUM_THREADS": "1", "GLOG_v": "3", **variables}
     return subprocess.run(
-        [sys.executable, str(PROGRAMS / name), *words], env=environ, capture_output=True, text=True, errors="replace",
-        timeout=500, check=False, cwd=cwd,
-    )  # fmt: skip
+        [sys.executable, str(PROGRAMS / name), *words],
+        env=environ,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=500,
+        check=False,
+        cwd=cwd,
+    )
 
 
 def answers(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

@@ -30,7 +30,28 @@ def test_the_scale_falls_and_grows(said: dict[str, Any]) -> None:
     assert value(said, "scaling") == [[512, 512, 1024, 1024], False, True]
 
 
-@pytest.mark.parametrize("case", ["mint SGD", "mint Adam", "mint AdamW", "nn SGD", "nn Momentum", "nn Adam", "nn AdamWeightDecay", "nn Adagrad", "nn RMSProp", "nn Adadelta", "nn AdaMax", "nn FTRL", "nn ProximalAdagrad", "nn centered RMSProp", "nn amsgrad Adam", "nn Lamb", "nn Rprop"])  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        "mint SGD",
+        "mint Adam",
+        "mint AdamW",
+        "nn SGD",
+        "nn Momentum",
+        "nn Adam",
+        "nn AdamWeightDecay",
+        "nn Adagrad",
+        "nn RMSProp",
+        "nn Adadelta",
+        "nn AdaMax",
+        "nn FTRL",
+        "nn ProximalAdagrad",
+        "nn centered RMSProp",
+        "nn amsgrad Adam",
+        "nn Lamb",
+        "nn Rprop",
+    ],
+)
 def test_optimizers_step_as_in_float64(said: dict[str, Any], case: str) -> None:
     losses, apart, moved = value(said, case)
     assert losses[2] < losses[0]
@@ -50,7 +71,24 @@ def test_a_rate_is_assigned_as_the_guide_says(said: dict[str, Any]) -> None:
     assert value(said, "rate") == pytest.approx([0.05, 0.05], rel=1e-6)
 
 
-@pytest.mark.parametrize("case", ["dense", "max pool", "mean pool", "norm", "embedding", "relu6", "one hot", "cumsum", "gather nd", "scatter", "max pool padded", "split", "batch norm"])  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        "dense",
+        "max pool",
+        "mean pool",
+        "norm",
+        "embedding",
+        "relu6",
+        "one hot",
+        "cumsum",
+        "gather nd",
+        "scatter",
+        "max pool padded",
+        "split",
+        "batch norm",
+    ],
+)
 def test_layers_that_call_operators_by_their_type(said: dict[str, Any], case: str) -> None:
     assert value(said, f"layer {case}") < 2e-6
 

@@ -30,8 +30,10 @@ def test_dumps_hold_what_was_computed(said: dict[str, Any], dtype: str) -> None:
 def test_prints_come_in_their_order(tmp_path: Path) -> None:
     result = run("channels.py", "print", cwd=tmp_path)
     clean(result)
-    words = [f"\n{word}\nTensor(shape=[1, 2], dtype=Float32, value=\n[[ {number}  {number}]])" for word, number in (
-        ("first", "7.00000000e+00"), ("second", "1.40000000e+01"))]  # fmt: skip
+    words = [
+        f"\n{word}\nTensor(shape=[1, 2], dtype=Float32, value=\n[[ {number}  {number}]])"
+        for word, number in (("first", "7.00000000e+00"), ("second", "1.40000000e+01"))
+    ]
     assert "".join(words) in "\n" + result.stdout, result.stdout
 
 

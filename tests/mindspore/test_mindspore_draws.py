@@ -9,16 +9,7 @@ import pytest
 from running import answers, clean, run
 
 CASES = [
-    *(
-        "laplace",
-        "laplace around",
-        "gamma",
-        "poisson",
-        "integers",
-        "truncated",
-        "categories",
-        "categories of logits",
-    ),
+    *("laplace", "laplace around", "gamma", "poisson", "integers", "truncated", "categories", "categories of logits"),
     *("permutation", "permutation of a number", "shuffled", "chosen", "candidates", "likely candidates"),
     *("planes", "volumes"),
 ]

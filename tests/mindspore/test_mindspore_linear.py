@@ -13,13 +13,7 @@ CASES = [
     *("systems", "lower triangles", "upper triangles, transposed", "a root's system", "a root's inverse"),
     "least squares",
     *("exponentials", "lower factors", "upper factors", "distances", "distances by another power"),
-    *(
-        "half a spectrum",
-        "maxima in their places",
-        "maxima in a line",
-        "maxima in a volume",
-        "maxima of drawn windows",
-    ),
+    *("half a spectrum", "maxima in their places", "maxima in a line", "maxima in a volume", "maxima of drawn windows"),
     *("products of segments", "filled rows"),
 ]
 

@@ -25,19 +25,26 @@ def msrun(program: str, ranks: int, folder: Path, **variables: str) -> tuple[int
     """The exit status, and the end of what was said."""
     python = Path(sys.executable).parent
     environ = {
-        **os.environ, **mindspore.environment(), "OMP_NUM_THREADS": "1", "GLOG_v": "3", "SAID": str(folder),
+        **os.environ,
+        **mindspore.environment(),
+        "OMP_NUM_THREADS": "1",
+        "GLOG_v": "3",
+        "SAID": str(folder),
         # Seconds. Without it MindSpore's scheduler has given up a rank that lived, 28 s after its start.
         "MS_NODE_TIMEOUT": "300",
         "PATH": f"{python}:{os.environ['PATH']}",  # it starts `python` by name
         **variables,
-    }  # fmt: skip
+    }
     command = [
-        str(python / "msrun"), f"--worker_num={ranks}", f"--local_worker_num={ranks}",
-        f"--master_port={free_port()}", f"--log_dir={folder / 'logs'}", "--join=True", str(PROGRAMS / program),
-    ]  # fmt: skip
-    result = subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=500, check=False, cwd=folder
-    )
+        str(python / "msrun"),
+        f"--worker_num={ranks}",
+        f"--local_worker_num={ranks}",
+        f"--master_port={free_port()}",
+        f"--log_dir={folder / 'logs'}",
+        "--join=True",
+        str(PROGRAMS / program),
+    ]
+    result = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=500, check=False, cwd=folder)
     logs = "".join(path.read_text(errors="replace")[-1500:] for path in (folder / "logs").glob("worker*"))
     return result.returncode, result.stdout[-1500:] + logs
 

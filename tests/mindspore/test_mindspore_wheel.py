@@ -32,8 +32,10 @@ def test_each_linked_name_is_in_its_library() -> None:
             continue
         listing = subprocess.run(
             ["nm", "--dynamic", "--defined-only", "--format=just-symbols", str(folder / f"lib{library}.so")],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
         assert [name for name in table["symbols"] if name not in listing] == [], library
     assert ctypes.sizeof(ctypes.c_void_p) == 8  # their ABI is that of 64 bits
 
@@ -57,7 +59,5 @@ print(len(copies), layer.weight.grad is not None)
 
 def test_either_is_imported_first_and_there_is_one_libtorch() -> None:
     for order in ("import torch; import mindspore as ms", "import mindspore as ms; import torch"):
-        result = subprocess.run(
-            [sys.executable, "-c", both(order)], capture_output=True, text=True, check=False
-        )
+        result = subprocess.run([sys.executable, "-c", both(order)], capture_output=True, text=True, check=False)
         assert result.stdout.split() == ["1", "True"], result.stderr[-2000:]

@@ -92,8 +92,9 @@ def build(seed: int, per_file: int, jobs: int) -> dict[int, Mutant]:
             *(f"-DCMAKE_CXX_FLAGS_MUTATION={FLAGS}", f"-DTORCHPORT_LIB_DIR={LIBRARIES}"),
             "-DTORCHPORT_UNITY=OFF",  # each mutant is looked for in the errors of its source
         ],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     _without_errors(tried, {name for name, _ in found}, jobs)
     linked = _ninja(jobs, "all")
     if linked.returncode != 0:
@@ -129,17 +130,12 @@ def _without_errors(tried: dict[int, Mutant], files: set[str], jobs: int) -> Non
     places: dict[tuple[str, int], int] = {}
     _rewrite(files, tried, places)
     todo = ["CMakeFiles/opapi.dir/cmake_pch.hxx.gch"]
-    todo += [
-        f"CMakeFiles/opapi.dir/csrc/opapi/{path.relative_to(OPAPI)}.o"
-        for path in sorted(OPAPI.glob("*/*.cpp"))
-    ]
+    todo += [f"CMakeFiles/opapi.dir/csrc/opapi/{path.relative_to(OPAPI)}.o" for path in sorted(OPAPI.glob("*/*.cpp"))]
     while todo:  # a few at a time: what is interrupted goes on where it was
         done = _ninja(jobs, *todo[:BATCH])
         if done.returncode == 0:
             del todo[:BATCH]
-            print(
-                f"\r{len(todo)} files to compile, {len(tried)} mutants ", end="", file=sys.stderr, flush=True
-            )
+            print(f"\r{len(todo)} files to compile, {len(tried)} mutants ", end="", file=sys.stderr, flush=True)
             continue
         wrong = blamed(done.stdout, places) & set(tried)
         if not wrong:
@@ -159,9 +155,7 @@ def blamed(said: str, places: dict[tuple[str, int], int]) -> set[int]:
     if found := {int(number) for number in re.findall(r"torchport::mutant\((\d+)\)", said)}:
         return found
     # or in a macro that has the mutant as an argument: named is where the call begins, and where it goes on.
-    return {
-        places[file, line + step] for file, line in named for step in (1, -1) if (file, line + step) in places
-    }
+    return {places[file, line + step] for file, line in named for step in (1, -1) if (file, line + step) in places}
 
 
 def _rewrite(files: set[str], tried: dict[int, Mutant], places: dict[tuple[str, int], int]) -> None:

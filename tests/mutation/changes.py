@@ -131,9 +131,7 @@ def swap_arguments(place: Place) -> Iterator[Change]:
         a, b = source.slice(*one), source.slice(*two)
         if a == b or (name.endswith("_out") and one is arguments[0]) or "[&" in a + b or '"' in a + b:
             continue
-        yield place.change(
-            "swap arguments", first, last, place.in_call((one[0], two[1]), f"{b}, {a}", first, last)
-        )
+        yield place.change("swap arguments", first, last, place.in_call((one[0], two[1]), f"{b}, {a}", first, last))
 
 
 def drop_argument(place: Place) -> Iterator[Change]:
@@ -156,9 +154,7 @@ def other_function(place: Place) -> Iterator[Change]:
     if call is None or stem not in OTHER_FUNCTION:
         return
     other = place.text[: -len(name)] + OTHER_FUNCTION[stem] + name[len(stem) :]
-    yield place.change(
-        "other function", *call[:2], place.in_call((place.index, place.index + 1), other, *call[:2])
-    )
+    yield place.change("other function", *call[:2], place.in_call((place.index, place.index + 1), other, *call[:2]))
 
 
 def drop_call(place: Place) -> Iterator[Change]:
@@ -178,9 +174,7 @@ def drop_statement(place: Place) -> Iterator[Change]:
     """A call that writes into an operand."""
     call = place.call()
     source = place.source
-    if call is None or not (
-        place.text.endswith("_") or _bare(place.text) in {"give", "swap", "fill_n", "copy_n"}
-    ):
+    if call is None or not (place.text.endswith("_") or _bare(place.text) in {"give", "swap", "fill_n", "copy_n"}):
         return
     first, last, _ = call
     begins = source.is_(first - 1, ";", "{", "}", "else") or (
@@ -205,11 +199,7 @@ def negate_condition(place: Place) -> Iterator[Change]:
         return
     condition = source.slice(first, last)
     yield place.change(
-        "negate condition",
-        first,
-        last,
-        f"!({condition})",
-        f"({ON} ? !({condition}) : static_cast<bool>({condition}))",
+        "negate condition", first, last, f"!({condition})", f"({ON} ? !({condition}) : static_cast<bool>({condition}))"
     )
 
 

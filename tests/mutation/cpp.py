@@ -22,18 +22,7 @@ TOKEN = re.compile(
 OPENING = {"(": ")", "[": "]", "{": "}"}
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 STATEMENTS = {"if", "for", "while", "switch"}  # followed by a condition in parentheses
-KEYWORDS = STATEMENTS | {
-    "return",
-    "else",
-    "do",
-    "case",
-    "throw",
-    "constexpr",
-    "const",
-    "auto",
-    "void",
-    "mutable",
-}
+KEYWORDS = STATEMENTS | {"return", "else", "do", "case", "throw", "constexpr", "const", "auto", "void", "mutable"}
 DEFINE = re.compile(r"^#define (\w+)\(([^)]*)\)((?:\\\n|[^\n])*)", re.MULTILINE)
 OPERATOR = re.compile(r"^([A-Z][A-Z0-9_]*)\(\s*(?=acl\w)", re.MULTILINE)
 
@@ -198,9 +187,7 @@ class Source:
                         parameters=tuple(self._parameters(opening)),
                     )
                 elif texts & {"namespace", "struct", "class", "extern"} and "=" not in texts:
-                    yield from self._functions(
-                        index + 1, self.match[index], bool(texts & {"struct", "class"})
-                    )
+                    yield from self._functions(index + 1, self.match[index], bool(texts & {"struct", "class"}))
                 begin = self.match[index] + 1
             elif self.is_(index, ";") or (self.is_(index, ":") and self.is_(index - 1, "public", "private")):
                 begin = index + 1
@@ -228,11 +215,7 @@ def _tokens(text: str) -> Iterator[Token]:
             end = _template_end(text, end)
         before, after = text[found.start() - 1 : found.start()], text[end : end + 1]
         yield Token(
-            found.lastgroup,
-            text[found.start() : end],
-            found.start(),
-            end,
-            before.isspace() and after.isspace(),
+            found.lastgroup, text[found.start() : end], found.start(), end, before.isspace() and after.isspace()
         )
         position = end
 

@@ -48,10 +48,7 @@ def candidates(folder: Path) -> dict[str, list[Mutant]]:
         if name.rpartition(".")[0] not in MACHINERY
     }
     headers = {
-        macro: text
-        for name, source in sources.items()
-        if name.endswith(".h")
-        for macro, text in source.macros.items()
+        macro: text for name, source in sources.items() if name.endswith(".h") for macro, text in source.macros.items()
     }
     for source in sources.values():
         source.macros = headers | source.macros

@@ -33,17 +33,13 @@ LIVED = ("survived", "not reached")
 
 def equivalent() -> dict[str, str]:
     """Mutants that no test can kill, by key, with the reason."""
-    return {
-        row["mutant"]: row["reason"] for row in tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["row"]
-    }
+    return {row["mutant"]: row["reason"] for row in tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["row"]}
 
 
 def status(seed: int, mutants: dict[int, Mutant], verdicts: dict[int, str]) -> dict[str, object]:
     """What is kept of a run: counts by family and by mutation operator, and who lived."""
     same = equivalent()
-    counted = {
-        n: mutant for n, mutant in mutants.items() if not (verdicts[n] in LIVED and mutant.key in same)
-    }
+    counted = {n: mutant for n, mutant in mutants.items() if not (verdicts[n] in LIVED and mutant.key in same)}
 
     def table(group: dict[int, str]) -> dict[str, dict[str, int]]:
         rows: dict[str, Counter[str]] = {}
@@ -80,9 +76,7 @@ def show(result: dict[str, object], mutants: dict[int, Mutant], verdicts: dict[i
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     option = parser.add_argument
     option("--seed", type=int, default=SEED, help="which mutants are taken (default: %(default)s)")
     option("--per-file", type=int, default=PER_FILE, help="how many of a file (default: %(default)s)")
@@ -115,17 +109,10 @@ def main() -> int:
     for number, verdict in sessions.judge(todo, options.jobs):
         verdicts[number] = verdict
         RESULTS.write_text(json.dumps(verdicts, indent=0), encoding="utf-8")
-        print(
-            f"\r{len(verdicts.keys() & mutants.keys())} of {len(mutants)} ",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"\r{len(verdicts.keys() & mutants.keys())} of {len(mutants)} ", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
 
-    wrongly = [
-        mutant.key for n, mutant in mutants.items() if mutant.key in equivalent() and verdicts[n] not in LIVED
-    ]
+    wrongly = [mutant.key for n, mutant in mutants.items() if mutant.key in equivalent() and verdicts[n] not in LIVED]
     if wrongly:
         print("killed, though equivalent.toml says that none can be:", *wrongly, sep="\n  ", file=sys.stderr)
     result = status(options.seed, mutants, verdicts)
@@ -138,8 +125,7 @@ def main() -> int:
     killed, total = result["killed"], result["mutants"]
     assert isinstance(killed, int) and isinstance(total, int)
     print(
-        f"{killed} of {total} mutants killed ({killed / total:.1%}), {result['equivalent']} equivalent",
-        file=sys.stderr,
+        f"{killed} of {total} mutants killed ({killed / total:.1%}), {result['equivalent']} equivalent", file=sys.stderr
     )
     return 1 if wrongly or killed < THRESHOLD * total else 0
 

@@ -162,9 +162,7 @@ def reaching(mutants: dict[int, Mutant], jobs: int) -> tuple[dict[int, list[str]
     Raises RuntimeError where the tests do not pass.
     """
     known = json.loads(REACHED.read_text(encoding="utf-8")) if REACHED.exists() else {}
-    imported = b"".join(
-        path.read_bytes() for path in sorted(TESTS.parent.rglob("*.py")) if "test_" not in path.name
-    )
+    imported = b"".join(path.read_bytes() for path in sorted(TESTS.parent.rglob("*.py")) if "test_" not in path.name)
     build = str(LIBRARY_FILE.stat().st_mtime_ns).encode()
     files = {
         hashlib.sha256(build + imported + path.read_bytes()).hexdigest(): path
@@ -205,13 +203,7 @@ def judge(mutants: dict[int, Mutant], jobs: int) -> Iterator[tuple[int, str]]:
         answer = child.answer()
         if answer is None:
             yield child.mutant, "time" if time.monotonic() >= child.ends else "crash"
-        elif answer["code"] in (
-            pytest.ExitCode.OK,
-            pytest.ExitCode.TESTS_FAILED,
-            pytest.ExitCode.INTERRUPTED,
-        ):
+        elif answer["code"] in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED):
             yield child.mutant, "survived" if answer["code"] == pytest.ExitCode.OK else "killed"
         else:
-            raise RuntimeError(
-                f"pytest answers {answer['code']} instead of running the tests of mutant {child.mutant}"
-            )
+            raise RuntimeError(f"pytest answers {answer['code']} instead of running the tests of mutant {child.mutant}")

@@ -47,7 +47,13 @@ def over_splits(rows: Sequence[Row], seed: int = 0) -> list[float]:
         inside = [row for row in rows if row.family in families]
         constants = {**fixed, **calibration.fit_constants(inside, fixed, chip)}
         found.append(
-            compute_median([to_relative_error(compute_log_error(row, constants, chip)) for row in rows if row.family not in families])
+            compute_median(
+                [
+                    to_relative_error(compute_log_error(row, constants, chip))
+                    for row in rows
+                    if row.family not in families
+                ]
+            )
         )
     return found
 

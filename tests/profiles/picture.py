@@ -101,16 +101,20 @@ def show(trace: Path, picture: Path, viewer: Path, chromium: str) -> dict[str, A
     """Take the picture; return what the viewer has read, empty where it has read nothing."""
     found: dict[str, Any] = {}
     bound = type("Bound", (Handler,), {"trace": trace, "found": found, "told": threading.Event()})
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(bound, directory=str(viewer))
-    )
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(bound, directory=str(viewer)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as profile:
         command = [
-            chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
-            "--window-size=1600,1000", f"--screenshot={picture.resolve()}",
+            chromium,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--user-data-dir={profile}",
+            "--window-size=1600,1000",
+            f"--screenshot={picture.resolve()}",
             f"http://127.0.0.1:{server.server_port}/",
-        ]  # fmt: skip
+        ]
         subprocess.run(command, capture_output=True, timeout=PATIENCE_S + 60, check=False)
     server.shutdown()
     return found
@@ -118,9 +122,7 @@ def show(trace: Path, picture: Path, viewer: Path, chromium: str) -> dict[str, A
 
 def main() -> int:
     """Show, compare with the file, print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trace", type=Path)
     parser.add_argument("picture", type=Path)
     parser.add_argument("--viewer", type=Path, required=True, help="the folder with trace_embedding.html")

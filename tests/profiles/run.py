@@ -20,13 +20,7 @@ from pathlib import Path
 from torchport import vnpu
 
 HERE = Path(__file__).parent
-COMMON = {
-    "trace_view.json",
-    "kernel_details.csv",
-    "operator_details.csv",
-    "step_trace_time.csv",
-    "task_time.csv",
-}
+COMMON = {"trace_view.json", "kernel_details.csv", "operator_details.csv", "step_trace_time.csv", "task_time.csv"}
 LEVEL1 = COMMON | {"op_statistic.csv", "api_statistic.csv", "ascend_pytorch_profiler.db", "analysis.db"}
 EXPECTED = {
     "resnet": LEVEL1 | {"memory_record.csv", "operator_memory.csv", "npu_module_mem.csv"},
@@ -70,10 +64,7 @@ def main() -> int:
                 bad[program] += bool(problem)
                 if problem:
                     print(f"{program} {number}: {problem}")
-            print(
-                f"{program}: {arguments.runs - bad[program]} of {arguments.runs} runs have every file",
-                flush=True,
-            )
+            print(f"{program}: {arguments.runs - bad[program]} of {arguments.runs} runs have every file", flush=True)
         if arguments.tools:
             for name, command in _tools(arguments.tools, place, arguments.programs):
                 bad[name] += _tool(name, command)
@@ -119,9 +110,7 @@ def _tools(python: str, place: Path, programs: list[str]) -> list[tuple[str, lis
         tools.append(("hta", [python, "-c", HTA, str(trace)]))
         tools.append(("browser, torch.profiler", _picture(python, trace, "kineto.png")))
     if "ddp" in programs:
-        tools.append(
-            ("cluster", [analyze, "cluster", "-m", "all", "-d", str(place / "ddp" / "0"), "-o", str(out)])
-        )
+        tools.append(("cluster", [analyze, "cluster", "-m", "all", "-d", str(place / "ddp" / "0"), "-o", str(out)]))
     return tools
 
 

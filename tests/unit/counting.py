@@ -57,6 +57,4 @@ def grows_with(small: Callable[[], Any], large: Callable[[], Any], times: float)
     granted, and the square of it is far beyond."""
     small(), large()
     one, many = work(small), work(large)
-    return (
-        many.lines <= 1.25 * times * one.lines and many.characters <= 1.25 * times * one.characters + 10_000
-    )
+    return many.lines <= 1.25 * times * one.lines and many.characters <= 1.25 * times * one.characters + 10_000

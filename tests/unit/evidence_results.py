@@ -21,15 +21,7 @@ DRAWN_OFF = DRAWN | {"operator": "bernoulli_", "mean": 0.4, "expected_mean": 0.5
 
 def quantity(kind: str, compared: int, worst: float | None = None, **changes: Any) -> dict[str, Any]:
     """A row of `quantities`; what has a worst difference has bounds and a place too."""
-    row = {
-        "kind": kind,
-        "compared": compared,
-        "steps": 20,
-        "worst": worst,
-        "at": None,
-        "allowed": None,
-        "noise": None,
-    }
+    row = {"kind": kind, "compared": compared, "steps": 20, "worst": worst, "at": None, "allowed": None, "noise": None}
     if worst is not None:
         row |= {"at": {"step": 17, "name": "fc1.weight"}, "allowed": 3e-5, "noise": 1.5e-6}
     return row | changes
@@ -67,14 +59,7 @@ def control(name: str, *by: dict[str, Any], possible: bool = True) -> dict[str, 
         "sample": "one sample of a batch replaced",
     }
     where = "train.py:18" if name == "sample" else "fc1.weight"
-    return {
-        "name": name,
-        "words": words[name],
-        "step": 19,
-        "where": where,
-        "possible": possible,
-        "noticed": list(by),
-    }
+    return {"name": name, "words": words[name], "step": 19, "where": where, "possible": possible, "noticed": list(by)}
 
 
 def controls(*rows: dict[str, Any]) -> dict[str, Any]:

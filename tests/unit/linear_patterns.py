@@ -11,9 +11,13 @@ from typing import Any
 WAYS = 20_000  # at one place of a text, how often the end of a pattern is tried at most
 ALPHABET = frozenset(map(chr, range(128))) | {"é", "中", "│"}
 _CATEGORIES = {
-    names.CATEGORY_DIGIT: r"\d", names.CATEGORY_NOT_DIGIT: r"\D", names.CATEGORY_SPACE: r"\s",
-    names.CATEGORY_NOT_SPACE: r"\S", names.CATEGORY_WORD: r"\w", names.CATEGORY_NOT_WORD: r"\W",
-}  # fmt: skip
+    names.CATEGORY_DIGIT: r"\d",
+    names.CATEGORY_NOT_DIGIT: r"\D",
+    names.CATEGORY_SPACE: r"\s",
+    names.CATEGORY_NOT_SPACE: r"\S",
+    names.CATEGORY_WORD: r"\w",
+    names.CATEGORY_NOT_WORD: r"\W",
+}
 _REPEATS = (names.MAX_REPEAT, names.MIN_REPEAT, names.POSSESSIVE_REPEAT)
 _STARTS = (names.AT_BEGINNING, names.AT_BEGINNING_STRING)
 Node = tuple[Any, Any]
@@ -33,9 +37,7 @@ def slow_parts(pattern: re.Pattern[str]) -> list[str]:
     return found + ([f"its repeats multiply to {ways} ways"] if ways > WAYS else [])
 
 
-def _sequence(
-    nodes: Sequence[Node], after: Class, before: tuple[Class, ...], repeated: bool
-) -> tuple[list[str], int]:
+def _sequence(nodes: Sequence[Node], after: Class, before: tuple[Class, ...], repeated: bool) -> tuple[list[str], int]:
     """Complaints, and the number of ways to match. `after` is what can follow; `before` has the classes of single
     characters that have to come shortly before, an empty one for a start of a line; `repeated`: in a repeat."""
     found: list[str] = []
@@ -48,9 +50,7 @@ def _sequence(
             if most == names.MAXREPEAT:
                 found += _unbounded(own, follows, before, repeated)
             elif own is None:
-                complaints, each = _sequence(
-                    list(item), follows | _first(item, after), before, repeated or most > 1
-                )
+                complaints, each = _sequence(list(item), follows | _first(item, after), before, repeated or most > 1)
                 inside = sum(each**times for times in range(least, most + 1))
             elif own & follows:
                 inside = most - least + 1
@@ -62,10 +62,7 @@ def _sequence(
         elif kind is names.BRANCH:
             parts = [_sequence(list(part), follows, before, repeated) for part in value[1]]
             complaints, inside = [one for part, _ in parts for one in part], sum(each for _, each in parts)
-        elif kind in (
-            names.ASSERT,
-            names.ASSERT_NOT,
-        ):  # asked once: it is not tried in another way afterwards
+        elif kind in (names.ASSERT, names.ASSERT_NOT):  # asked once: it is not tried in another way afterwards
             complaints, each = _sequence(list(value[1]), frozenset(), before, repeated)
             beside += each
         elif kind is names.AT:

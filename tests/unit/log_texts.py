@@ -26,7 +26,5 @@ def texts() -> dict[str, bytes]:
             b"RuntimeError: error code is %d, device not found, timed out\n" % draw.randrange(10**6)
             for _ in range(40_000)
         ),
-        "words of the rows": b"".join(
-            " ".join(draw.choices(words, k=14)).encode() + b"\n" for _ in range(20_000)
-        ),
+        "words of the rows": b"".join(" ".join(draw.choices(words, k=14)).encode() + b"\n" for _ in range(20_000)),
     }

@@ -71,20 +71,12 @@ def first(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
         sides = zip(row["reference"], row["port"], row["errors"], row["allowed"], strict=False)
         for step, (reference, port, error, allowed) in enumerate(sides):
             if not float(error) <= allowed:
-                known = {
-                    "error": error,
-                    "noise": None,
-                    "allowed": allowed,
-                    "reference": reference,
-                    "port": port,
-                }
+                known = {"error": error, "noise": None, "allowed": allowed, "reference": reference, "port": port}
                 rows.append({"step": step, "kind": "loss", "name": row["name"]} | known)
     return sorted(rows, key=lambda row: row["step"])[:20]
 
 
-def metric(
-    name: str, reference: float, port: float, *, allowed: float | None, holds: bool = True
-) -> dict[str, Any]:
+def metric(name: str, reference: float, port: float, *, allowed: float | None, holds: bool = True) -> dict[str, Any]:
     """A number that both runs print, in percent."""
     return {
         "name": name,
@@ -152,14 +144,7 @@ def port(findings: tuple[Finding, ...] = (), **changes: Any) -> Result[Port]:
 
 def left(name: str, equal: bool | None, **changes: Any) -> dict[str, Any]:
     """A file that both runs wrote."""
-    row = {
-        "name": name,
-        "kind": "text",
-        "reference": "1.2 kB",
-        "port": "1.2 kB",
-        "equal": equal,
-        "difference": None,
-    }
+    row = {"name": name, "kind": "text", "reference": "1.2 kB", "port": "1.2 kB", "equal": equal, "difference": None}
     return row | {"note": ""} | changes
 
 
@@ -210,11 +195,7 @@ def gan() -> Result[Port]:
             left("extra.json", False, kind="json", port="", note="only the original wrote it"),
         ],
         modules=[
-            {
-                "path": "library/mylib/__init__.py",
-                "line": 3,
-                "why": "torch.cuda.is_available() decides the device",
-            }
+            {"path": "library/mylib/__init__.py", "line": 3, "why": "torch.cuda.is_available() decides the device"}
         ],
         notes=["both runs were ended after 50 steps and 60 s: --steps N for more"],
         runs={
@@ -230,9 +211,7 @@ def parted() -> Result[Port]:
         made.difference(2, "gradient", "module.encoder.layers.11.attention.output.dense.LayerNorm.weight"),
         made.difference(2, "change", "fc1.weight", 5e-2),
         made.difference(2, "setting", "optimizer 0: lr", None, reference=0.001, port=0.002),
-        made.difference(
-            3, "upload", "train.py:14", None, reference="0f3a77c2d41b9e60", port="9bc2d41b9e600f3a"
-        ),
+        made.difference(3, "upload", "train.py:14", None, reference="0f3a77c2d41b9e60", port="9bc2d41b9e600f3a"),
         made.difference(4, "gradient", "fc1.bias", math.inf, port=math.nan),
     ]
     found = made.quantities(gradient=math.inf, change=5e-2)
@@ -268,24 +247,14 @@ def forced() -> Result[Port]:
     """A chaotic training, its steps compared one by one from the original's own state, on a device with roundings and
     random numbers of its own."""
     measured = made.yardstick(chaotic=6, declared=[made.HF32])
-    return port(
-        comparison=comparison(
-            yardstick=measured, forced={"steps": 20, "bytes": 1_234_567}, draws=[made.DRAWN]
-        ),
-    )
+    return port(comparison=comparison(yardstick=measured, forced={"steps": 20, "bytes": 1_234_567}, draws=[made.DRAWN]))
 
 
 def unused() -> Result[Port]:
     """A port that never touched the NPU."""
-    used = {
-        "launches": 0,
-        "steps_with": 0,
-        **dict.fromkeys(("loss", "gradients", "parameters", "outputs"), "cpu"),
-    }
+    used = {"launches": 0, "steps_with": 0, **dict.fromkeys(("loss", "gradients", "parameters", "outputs"), "cpu")}
     reason = "the port did not use the NPU: no operator was launched there in any of 20 steps"
-    return port(
-        verdict="does not hold", reason=reason, runs={"reference": run(), "npu": run(npu=True, evidence=used)}
-    )
+    return port(verdict="does not hold", reason=reason, runs={"reference": run(), "npu": run(npu=True, evidence=used)})
 
 
 def crashed() -> Result[Port]:
@@ -306,15 +275,9 @@ def odd() -> dict[str, Result[Port]]:
     nan = [1.0, math.nan, "inf", 2.0, "nan"]
     window = {"start": 0, "end": 10, "reference": 1.0, "port": 1.5, "allowed": 0.1, "holds": False}
     by_chance = comparison(
-        curve(windows=[window]),
-        method="statistically",
-        chance=["dropout draws on the device"],
-        verdict="does not hold",
+        curve(windows=[window]), method="statistically", chance=["dropout draws on the device"], verdict="does not hold"
     )
-    long = (
-        "the machine has too little memory for the first step of this script, which "
-        + "wants more of it " * 12
-    )
+    long = "the machine has too little memory for the first step of this script, which " + "wants more of it " * 12
     return {
         "no steps": port(
             comparison=comparison(curve(steps=0, apart=0), worst={"first": None, "run": None}, metrics=[]),
@@ -330,9 +293,7 @@ def odd() -> dict[str, Result[Port]]:
             verdict="does not hold",
             reason="the port's loss is NaN at step 1",
         ),
-        "ranks": port(
-            runs={"reference": run(ranks=8), "npu": run(npu=True, ranks=8, device="npu:0 to npu:7")}
-        ),
+        "ranks": port(runs={"reference": run(ranks=8), "npu": run(npu=True, ranks=8, device="npu:0 to npu:7")}),
         "by chance": port(comparison=by_chance, verdict="does not hold", reason="the means differ"),
         "long": port(comparison=None, verdict="undecided", reason=long, decide=[long]),
         "chinese": port(
@@ -353,9 +314,7 @@ def odd() -> dict[str, Result[Port]]:
             )
         ),
         "many curves": port(comparison=comparison(*(curve(f"train.py:{line}") for line in range(8)))),
-        "killed": port(
-            runs={"reference": run(status=-9, steps=3), "npu": run(npu=True, status=3, timed_out=True)}
-        ),
+        "killed": port(runs={"reference": run(status=-9, steps=3), "npu": run(npu=True, status=3, timed_out=True)}),
         "gan": gan(),
         "parted": parted(),
         "blind": blind(),

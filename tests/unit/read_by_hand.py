@@ -13,9 +13,7 @@ DOCUMENT: dict[str, Any] = json.loads(
 READ: dict[str, Any] = DOCUMENT["operators"]
 # Of operators drawn by lot, what the first phase takes of each number, whatever else it is called with; null: any.
 NUMBERS_READ: dict[str, dict[str, str | None]] = DOCUMENT["numbers"]
-SIGNATURES: dict[str, Any] = json.loads(
-    (ROOT / "csrc/opapi/aclnn/signatures.json").read_text(encoding="utf-8")
-)
+SIGNATURES: dict[str, Any] = json.loads((ROOT / "csrc/opapi/aclnn/signatures.json").read_text(encoding="utf-8"))
 # In the order of the table; those that ATen does not have come behind, by name.
 DTYPES = (
     *("bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64"),

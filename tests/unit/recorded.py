@@ -84,12 +84,7 @@ def run(folder, text, **options):
 @functools.cache
 def _worker():
     """One process with torch for all scripts: it forks, which takes less time than importing torch."""
-    environment = {
-        **os.environ,
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "OMP_NUM_THREADS": "1",
-        "TORCHPORT_AUTO": "0",
-    }
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1", "TORCHPORT_AUTO": "0"}
     path = Path(__file__).with_name("data") / "recorded_worker.py"
     worker = subprocess.Popen(
         [sys.executable, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True

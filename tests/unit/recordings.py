@@ -15,22 +15,36 @@ def losses(values, site=SITE, device="npu", launches=10):
     count = itertools.count(launches or 0, launches or 0)
     for step, value in enumerate(values):
         yield {
-            "kind": "loss", "site": site, "by": "backward", "value": value, "device": device,
-            "launches": next(count) if launches is not None else None, "elapsed": 0.1 * step,
-        }  # fmt: skip
+            "kind": "loss",
+            "site": site,
+            "by": "backward",
+            "value": value,
+            "device": device,
+            "launches": next(count) if launches is not None else None,
+            "elapsed": 0.1 * step,
+        }
         yield {
-            "kind": "step", "step": step, "device": device, "gradient": device,
-            "launches": None if launches is None else launches * (step + 1), "seconds": 0.1, "elapsed": 0.1 * step + 0.05,
-        }  # fmt: skip
+            "kind": "step",
+            "step": step,
+            "device": device,
+            "gradient": device,
+            "launches": None if launches is None else launches * (step + 1),
+            "seconds": 0.1,
+            "elapsed": 0.1 * step + 0.05,
+        }
 
 
 def calls(values, device="npu", launches=5):
     """The events of a script that only evaluates."""
     for step, value in enumerate(values, 1):
         yield {
-            "kind": "call", "site": f"{SITE} Net", "value": value, "device": device, "launches": launches * step,
+            "kind": "call",
+            "site": f"{SITE} Net",
+            "value": value,
+            "device": device,
+            "launches": launches * step,
             "elapsed": 0.1 * step,
-        }  # fmt: skip
+        }
 
 
 def write(folder, *processes, output="", messages="", status=0, stopped="", seconds=3.0):
@@ -43,9 +57,12 @@ def write(folder, *processes, output="", messages="", status=0, stopped="", seco
         place.mkdir(parents=True)
         several = len(processes) > 1
         journal.write_event(
-            "process", pid=1000 + rank, name="MainProcess", rank=rank if several else None,
+            "process",
+            pid=1000 + rank,
+            name="MainProcess",
+            rank=rank if several else None,
             world=len(processes) if several else None,
-        )  # fmt: skip
+        )
         for event in events:
             journal.write_event(**event)
         journal.close()

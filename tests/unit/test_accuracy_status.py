@@ -26,9 +26,7 @@ def test_every_fault_inside_of_operators_is_named_first(side):
 @pytest.mark.parametrize("side", STATUS)
 def test_faults_around_operators_have_their_class(side):
     rows = STATUS[side].get("around", {})
-    assert {name: row["named"] for name, row in rows.items()} == {
-        name: row["class"] for name, row in rows.items()
-    }
+    assert {name: row["named"] for name, row in rows.items()} == {name: row["class"] for name, row in rows.items()}
 
 
 def test_there_are_sides():

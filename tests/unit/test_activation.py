@@ -17,13 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def python(code: str, executable: str = sys.executable, **variables: str) -> str:
     """Run `code` in a fresh Python that sees only `variables`; return its stdout (stderr must be empty)."""
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE), **variables}
-    result = subprocess.run(
-        [executable, "-c", code],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = subprocess.run([executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, ""), result.stderr
     return result.stdout
 
@@ -185,9 +179,7 @@ def test_enable_activates_at_torch_disable_removes(bare_environment: Path, libra
     run("from torchport.vnpu import persistence; persistence.enable(); persistence.enable()")
     assert run(show) == "False\n"
     assert run("import sys; print('torchport.vnpu' in sys.modules)") == "False\n", "nothing before torch"
-    assert (
-        run("from torchport.vnpu import persistence as p; print(p.disable(), p.disable())") == "True False\n"
-    )
+    assert run("from torchport.vnpu import persistence as p; print(p.disable(), p.disable())") == "True False\n"
     assert run(show) == "True\n"
 
 

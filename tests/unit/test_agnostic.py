@@ -41,10 +41,12 @@ def agnostic(text: str) -> str:
         ("torch.cuda.is_available()", "torch.accelerator.is_available()"),
         ("torch.cuda.empty_cache()", f"{MODULE}.empty_cache()"),
         ("with torch.cuda.amp.autocast():\n    pass", f"with {MODULE}.amp.autocast():\n    pass"),
-        ("torch.distributed.init_process_group('nccl')",
-         f"torch.distributed.init_process_group(torch.distributed.get_default_backend_for_device({ACCELERATOR}))"),
+        (
+            "torch.distributed.init_process_group('nccl')",
+            f"torch.distributed.init_process_group(torch.distributed.get_default_backend_for_device({ACCELERATOR}))",
+        ),
     ],
-)  # fmt: skip
+)
 def test_rewrites(before: str, after: str) -> None:
     line = f"\n{LINE}" if ACCELERATOR in after else ""
     assert agnostic(f"{HEAD}{before}\n") == f"{HEAD}{line}{after}\n"
@@ -83,9 +85,7 @@ def test_code_right_below_the_import() -> None:
     """Found by fuzzing: the variable was left out where an edit begins at the start of the next line."""
     text = LINE.replace("torch.", "_torch.")
     out = agnostic("from torch import cuda\nx.is_cuda\n")
-    assert (
-        out == f"from torch import cuda\nimport torch as _torch\n\n{text}(x.device.type == {ACCELERATOR})\n"
-    )
+    assert out == f"from torch import cuda\nimport torch as _torch\n\n{text}(x.device.type == {ACCELERATOR})\n"
 
 
 def test_names_that_were_imported_are_written_out() -> None:

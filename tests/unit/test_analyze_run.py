@@ -91,9 +91,7 @@ def test_phases_dtypes_shapes_and_places(seen: tuple[int, dict[str, Any], str]) 
 def test_judged(seen: tuple[int, dict[str, Any], str]) -> None:
     _, result, _ = seen
     assert rows(result, "addmm")[0]["how"] == "native"
-    found = {
-        (one["code"], one["location"]["line"]): one for one in result["findings"] if one["code"] >= "TP7"
-    }
+    found = {(one["code"], one["location"]["line"]): one for one in result["findings"] if one["code"] >= "TP7"}
     assert "aten::_linalg_eigh is computed on the CPU" in found["TP711", 16]["message"]
     assert "aten::mm does not take float64" in found["TP712", 17]["message"]
     assert "first at aten::" in found["TP713", 15]["message"]
@@ -126,9 +124,7 @@ def test_needs_a_script_and_consent(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SRC)}
     command = [sys.executable, "-m", "torchport", "analyze"]
     for words, says in ((["none.py", "--run"], "is not a script"), ([".", "--", "--x"], "Add --run")):
-        done = subprocess.run(
-            [*command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        done = subprocess.run([*command, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 2 and says in done.stderr
 
 
@@ -151,8 +147,10 @@ def test_how_tensors_lie_in_memory(tmp_path: Path) -> None:
     code, result, _ = analyze(tmp_path)
     found = [one for one in result["findings"] if one["code"] == "TP717"]
     assert [(one["location"]["line"], one["message"].split()[0]) for one in found] == [
-        (4, "aten::_to_copy"), (5, "aten::gelu"), (7, "aten::_sparse_addmm"),
-    ]  # fmt: skip
+        (4, "aten::_to_copy"),
+        (5, "aten::gelu"),
+        (7, "aten::_sparse_addmm"),
+    ]
     codes = {one["code"] for one in result["findings"]}
     assert code == 1 and not codes & {"TP714", "TP716"}  # what a nested tensor is asked for is no operator
 

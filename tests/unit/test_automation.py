@@ -63,9 +63,7 @@ def test_step_runs_as_written(tmp_path: Path, text: str, settings: dict[str, str
         **settings,
     }
     script = ACTION["runs"]["steps"][1]["run"]
-    done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=environment, capture_output=True
-    )
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env=environment, capture_output=True)
     assert done.returncode == code, done.stderr
     assert (tmp_path / "out file.sarif").exists() == ("CHECK_SARIF" in settings)
 

@@ -106,9 +106,7 @@ def test_force(machine: Machine) -> None:
 def test_force_what_is_not_there(machine: Machine, value: str, says: str) -> None:
     with pytest.raises(TorchportError, match=says) as error:
         detect({"TORCHPORT_BACKEND": value})
-    assert {"vnpu": "make build", "cann": "Install CANN", "gpu": "vnpu, cann or auto"}[
-        value
-    ] in error.value.hint
+    assert {"vnpu": "make build", "cann": "Install CANN", "gpu": "vnpu, cann or auto"}[value] in error.value.hint
 
 
 def test_child_environment_is_complete_and_stable(machine: Machine) -> None:
@@ -132,13 +130,8 @@ def test_environment_without_backend_says_how_to_get_one(machine: Machine) -> No
 def test_cann_that_is_not_sourced_is_sourced_for_children(machine: Machine, place: str) -> None:
     machine.plug_npu()
     home = machine.install_cann()
-    (home / place / "set_env.sh").write_text(
-        f"export ASCEND_HOME_PATH={home}\nexport ASCEND_OPP_PATH={home}/opp\n"
-    )
-    assert environment({"PATH": "/usr/bin:/bin"}) == {
-        "ASCEND_HOME_PATH": str(home),
-        "ASCEND_OPP_PATH": f"{home}/opp",
-    }
+    (home / place / "set_env.sh").write_text(f"export ASCEND_HOME_PATH={home}\nexport ASCEND_OPP_PATH={home}/opp\n")
+    assert environment({"PATH": "/usr/bin:/bin"}) == {"ASCEND_HOME_PATH": str(home), "ASCEND_OPP_PATH": f"{home}/opp"}
     sourced = {"ASCEND_HOME_PATH": str(home), "LD_LIBRARY_PATH": f"/opt/a:{home / 'lib64'}"}
     assert environment(sourced) == {}, "already sourced: nothing to add"
     (machine.root / "latest").symlink_to(home)

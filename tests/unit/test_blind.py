@@ -162,9 +162,13 @@ TORCH = "  import torch\n  d = 1\n"
         ("  x = 1", "import torch_npu\nx = 1", [Word.WRONG]),
         (f"{TORCH}- {OLD}\n+ {NEW}", f"import torch\nimport torch_npu\nd = 1\nf()\n{NEW}", [Word.RIGHT, Word.WRONG]),
         (f"{TORCH}- {OLD}\n+ {NEW}", "import torch\nimport torch_npu", [Word.WRONG, Word.WRONG]),
-        ("- a.cuda()\n+ a.npu()\n- b.cuda()\n+ b.npu()", "import torch_npu\na.npu()\nb.cuda()", [Word.RIGHT, Word.SILENT]),
+        (
+            "- a.cuda()\n+ a.npu()\n- b.cuda()\n+ b.npu()",
+            "import torch_npu\na.npu()\nb.cuda()",
+            [Word.RIGHT, Word.SILENT],
+        ),
     ],
-)  # fmt: skip
+)
 def test_added_and_removed_lines(rows: str, output: str, words: list[Word]) -> None:
     (case,) = casefile.read(f"=== one: why\n--- a.py\n{rows}\n", "kind")
     verdicts = scoring.judge(case, {"a.py": f"{output}\n".encode()}, [])
@@ -259,8 +263,10 @@ def test_what_became_worse_is_said() -> None:
 
 
 def test_the_table_is_by_category() -> None:
-    verdicts = [scoring.Verdict("c", kind, "a.py", 1, word, "") for kind, word in
-                (("b_c", Word.RIGHT), ("a", Word.SILENT), ("a", Word.RIGHT))]  # fmt: skip
+    verdicts = [
+        scoring.Verdict("c", kind, "a.py", 1, word, "")
+        for kind, word in (("b_c", Word.RIGHT), ("a", Word.SILENT), ("a", Word.RIGHT))
+    ]
     rows = scoring.table(verdicts)
     assert list(rows) == ["a", "b_c", "all"] and rows["all"]["right"] == 2
     assert scoring.markdown(rows).splitlines()[2] == "| a | 2 | 1 | 0 | 1 | 0 | 0 | 0 |"

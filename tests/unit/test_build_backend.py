@@ -27,9 +27,7 @@ def test_editable_wheel_is_one_path(backend: ModuleType, tmp_path: Path) -> None
     assert wheel.read(code[0]).decode() == f"{ROOT / 'src'}\n"
     (record,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("/RECORD"))
     assert {line.partition(",")[0] for line in record.splitlines()} == set(wheel.namelist())
-    assert [path.name for path in tmp_path.iterdir()] == [Path(str(wheel.filename)).name], (
-        "nothing else is left"
-    )
+    assert [path.name for path in tmp_path.iterdir()] == [Path(str(wheel.filename)).name], "nothing else is left"
 
 
 def built(path: Path) -> bool:
@@ -65,12 +63,7 @@ def test_wheel_without_torch_is_pure_and_complete(
     ],
 )
 def test_what_is_compiled(
-    backend: ModuleType,
-    there: set[str],
-    version: str,
-    compiler: bool,
-    part: str,
-    monkeypatch: pytest.MonkeyPatch,
+    backend: ModuleType, there: set[str], version: str, compiler: bool, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: sys if name in there else None)
     monkeypatch.setattr("importlib.metadata.version", lambda name: version)

@@ -55,11 +55,14 @@ def test_no_row_is_in_both_files_and_calibration_names_none_of_the_other() -> No
 @pytest.mark.parametrize(
     ("program", "opened"),
     [
-        ("sys.path.insert(0, 'tools'); import calibrate_time; assert calibrate_time.differing(calibrate_time.fitted()[0]) == []", 0),
+        (
+            "sys.path.insert(0, 'tools'); import calibrate_time; assert calibrate_time.differing(calibrate_time.fitted()[0]) == []",
+            0,
+        ),
         # The control: what reads them is seen to.
         ("sys.path.insert(0, 'tests/prediction'); import evaluate; evaluate.holdout()", 1),
     ],
-)  # fmt: skip
+)
 def test_the_fit_opens_no_held_out_row(program: str, opened: int) -> None:
     hook = (
         "import sys; seen = []\n"
@@ -67,8 +70,11 @@ def test_the_fit_opens_no_held_out_row(program: str, opened: int) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{hook}{program}; print(len(seen))"],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
     assert done.stdout == f"{opened}\n"
 
 
@@ -128,7 +134,9 @@ def test_splits_are_of_whole_families_and_repeatable() -> None:
 def test_interval_holds_the_prediction_and_says_what_validates_it(soc: str) -> None:
     low, high = compute_interval_factors(soc)
     assert 0.2 < low <= 1 <= high < 5
-    assert (high / low > compute_interval_factors(MEASURED)[1] / compute_interval_factors(MEASURED)[0]) == ("910B" in soc or "910_" in soc)
+    assert (high / low > compute_interval_factors(MEASURED)[1] / compute_interval_factors(MEASURED)[0]) == (
+        "910B" in soc or "910_" in soc
+    )
     assert ("Nothing validates" in describe_validation(soc)) == (
         CHIP["time"].keys() == {} or "910B" in soc or "910_" in soc
     )
@@ -162,6 +170,8 @@ def test_each_constant_says_what_it_rests_on(soc: str) -> None:
 
 
 def test_the_tool_needs_no_torch() -> None:
-    program = f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import calibrate_time; print('torch' in sys.modules)"
+    program = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'tools')!r}); import calibrate_time; print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

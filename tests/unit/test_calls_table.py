@@ -22,23 +22,14 @@ PROGRAM = Path(__file__).parent / "data" / "calls_table.mjs"
 @pytest.mark.skipif(shutil.which("node") is None, reason="a browser's script needs node to run here")
 def test_a_hundred_thousand_calls_are_filtered_and_sorted(tmp_path):
     rows = [
-        Row(
-            0,
-            number,
-            "judged",
-            f"aten::op{number % 97}",
-            module=f"layers.{number % 331}.fc",
-            score=1 + number % 1000,
-        )
+        Row(0, number, "judged", f"aten::op{number % 97}", module=f"layers.{number % 331}.fc", score=1 + number % 1000)
         for number in range(ROWS)
     ]
     data = Culprit([], Replay(rows, [0]), (1, 1)).to_json()
     page = tmp_path / "page.html"
     page.write_text(render_culprit_section(port_results.compare(culprit=data)))
     script = resources.files("torchport.report.html").joinpath("page.js")
-    ended = subprocess.run(
-        ["node", str(PROGRAM), str(page), str(script)], capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run(["node", str(PROGRAM), str(page), str(script)], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
     assert not found["hidden"]

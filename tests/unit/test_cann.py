@@ -35,8 +35,7 @@ def test_nothing_and_no_word_mean_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "version",
-    ["9.1", "9", "latest", "9.1.0.", "9.1.0.gamma1", "v9.1.0", "9.1.0 ", "8.3.RC", "9..0", "9.1.0.1"],
+    "version", ["9.1", "9", "latest", "9.1.0.", "9.1.0.gamma1", "v9.1.0", "9.1.0 ", "8.3.RC", "9..0", "9.1.0.1"]
 )
 def test_what_is_no_version(version: str) -> None:
     with pytest.raises(TorchportError, match="is not a version of CANN") as refused:

@@ -22,21 +22,15 @@ def passed(folder, *cases):
     """By case, which of its tests passed, failed and were skipped; and what was said. One process for all: it imports
     torch."""
     files = [f"{name}/test_case.py" for name in cases]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-rA",
-        "--import-mode=importlib",
-        *files,
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA", "--import-mode=importlib", *files]
     ended = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False,
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={"PATH": "/usr/bin:/bin", "DEVICE": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    )
     said = {name: {} for name in cases}
     for word, place in re.findall(r"^(PASSED|FAILED|SKIPPED) (\S+::\S+)", ended.stdout, re.M):
         said[place.partition("/")[0]][place.rpartition("::")[2]] = word
@@ -57,15 +51,7 @@ def test_cases_pass_where_an_operator_is_right_and_fail_where_it_is_wrong(tmp_pa
     made = case.of_call(good, 0, 0, "tanh", tmp_path / "a")
     assert (made["name"], made["module"], made["reference"]) == ("aten::tanh", "net.act", "")
     case.of_call(wrong, 0, 0, "aten::tanh:0", tmp_path / "b")
-    words = [
-        "--operator",
-        "aten::gelu",
-        "--input",
-        "4x32:bfloat16:-5:5",
-        "-o",
-        str(tmp_path / "gelu"),
-        "--json",
-    ]
+    words = ["--operator", "aten::gelu", "--input", "4x32:bfloat16:-5:5", "-o", str(tmp_path / "gelu"), "--json"]
     assert main(["case", *words]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["inputs"] == [{"shape": [4, 32], "stride": [32, 1], "dtype": "bfloat16", "device": "cpu"}]
@@ -105,10 +91,7 @@ def test_bfloat16_is_rounded_to_the_nearest():
         ({"operator": "aten::gelu"}, "a list of inputs"),
         ({"operator": "aten::gelu", "inputs": [{"shape": 3, "dtype": "float32"}]}, "needs a shape"),
         ({"operator": "aten::gelu", "inputs": [{"shape": [3], "dtype": "float7"}]}, "none that can be drawn"),
-        (
-            {"operator": "aten::gelu", "inputs": [{"shape": [3], "dtype": "float32", "range": [2, 1]}]},
-            "two numbers",
-        ),
+        ({"operator": "aten::gelu", "inputs": [{"shape": [3], "dtype": "float32", "range": [2, 1]}]}, "two numbers"),
     ],
 )
 def test_specs_that_say_nothing(tmp_path, spec, said):

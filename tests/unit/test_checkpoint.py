@@ -31,11 +31,7 @@ def safetensors(path: Path, tensors: dict[str, Sequence[float]]) -> Path:
     header, data = {}, b""
     for name, values in tensors.items():
         piece = struct.pack(f"<{len(values)}f", *values)
-        header[name] = {
-            "dtype": "F32",
-            "shape": [len(values)],
-            "data_offsets": [len(data), len(data) + len(piece)],
-        }
+        header[name] = {"dtype": "F32", "shape": [len(values)], "data_offsets": [len(data), len(data) + len(piece)]}
         data += piece
     said = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(said)) + said + data)
@@ -47,9 +43,7 @@ def part(*given: str) -> dict[str, Stored]:
 
 
 def contents(**parts: Sequence[str]) -> Contents:
-    return Contents(
-        Path("x.pth"), "torch.save", {way.replace("top", ""): part(*found) for way, found in parts.items()}
-    )
+    return Contents(Path("x.pth"), "torch.save", {way.replace("top", ""): part(*found) for way, found in parts.items()})
 
 
 # Names, and what is left of them.
@@ -116,9 +110,7 @@ def test_which_part_is_the_weights() -> None:
 
 
 def test_diff(tmp_path: Path, capsys) -> None:
-    one = safetensors(
-        tmp_path / "one.safetensors", {"module.a": [1, 2], "module.b": [3], "module.block.c": [1]}
-    )
+    one = safetensors(tmp_path / "one.safetensors", {"module.a": [1, 2], "module.b": [3], "module.block.c": [1]})
     other = safetensors(tmp_path / "other.safetensors", {"a": [1, 2.5], "b": [3], "stage.block.c": [1]})
     assert main(["checkpoint", "diff", str(one), str(one)]) == 0
     assert main(["checkpoint", "diff", str(one), str(other)]) == 1
@@ -147,10 +139,7 @@ def test_strip_keeps_what_is_there(tmp_path: Path, capsys) -> None:
     found = guarded.read_in_subprocess(target).parts[""]
     assert {
         name: struct.unpack("<2f" if name == "a" else "<f", read_tensor_bytes(stored)) for name, stored in found.items()
-    } == {
-        "a": (1, 2),
-        "b": (3,),
-    }
+    } == {"a": (1, 2), "b": (3,)}
     assert main(["checkpoint", "strip", str(given), "-o", str(tmp_path / "out.pth")]) == 2
     assert main(["checkpoint", "show", str(given), "-o", str(target)]) == 2
     assert main(["checkpoint", "diff", str(given)]) == 2
@@ -176,7 +165,9 @@ def test_a_block_in_another_order_is_read_in_order(tmp_path: Path) -> None:
     file = tmp_path / "bytes"
     file.write_bytes(bytes(range(12)))
     turned = Piece(str(file), 0, 12, 0, (1, 3), (0, 0), (3, 4))
-    assert list(read_tensor_bytes(Stored("uint8", (3, 4), (turned,)))) == [c * 3 + r for r in range(3) for c in range(4)]
+    assert list(read_tensor_bytes(Stored("uint8", (3, 4), (turned,)))) == [
+        c * 3 + r for r in range(3) for c in range(4)
+    ]
     halves = tuple(Piece(str(file), 6 * n, 6, 0, (3, 1), (2 * n, 0), (2, 3)) for n in range(2))
     assert list(read_tensor_bytes(Stored("uint8", (4, 3), halves[::-1]))) == list(range(12))
 
@@ -188,9 +179,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         "from torchport.cli import main; sys.exit(main(['checkpoint', 'strip', sys.argv[1], '-o', sys.argv[2]]))"
     )
     target = tmp_path / "out.safetensors"
-    ended = subprocess.run(
-        [sys.executable, "-c", program, given, target], capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-c", program, given, target], capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and f"{target}: File too large" in ended.stderr
     assert sorted(tmp_path.iterdir()) == [given]
 
@@ -216,8 +205,7 @@ def test_parts_of_an_optimizer_are_shown_as_one(capsys, monkeypatch, tmp_path: P
     assert main(["checkpoint", "show", "x.pth", "--names"]) == 0
     output = capsys.readouterr().out
     assert (
-        output.count("optimizer.state.*: 6 tensors, 6 elements") == 1
-        and "optimizer.state.2.step  float32[1]" in output
+        output.count("optimizer.state.*: 6 tensors, 6 elements") == 1 and "optimizer.state.2.step  float32[1]" in output
     )
     assert "state_dict: 1 tensor, 1 elements, 0.0 MiB (1 float32)  <- the weights" in output
 

@@ -108,12 +108,9 @@ def test_internal_error_is_called_a_bug_and_leaves_a_log(
 
 
 @pytest.mark.parametrize(
-    ("fail", "says"),
-    [("file", "/nowhere/at/all: No such file or directory"), ("disk", "No space left on device")],
+    ("fail", "says"), [("file", "/nowhere/at/all: No such file or directory"), ("disk", "No space left on device")]
 )
-def test_what_the_machine_refuses_is_not_called_a_bug(
-    fail: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_machine_refuses_is_not_called_a_bug(fail: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sample", "a", "--fail", fail]) == cli.USAGE
     error = capsys.readouterr().err
     assert error.startswith(f"torchport sample: {says}\n  Give a place")
@@ -138,9 +135,7 @@ def test_numbers_that_are_none_are_named_as_the_user_wrote_them(capsys: pytest.C
         assert "invalid _" not in error
 
 
-def test_a_report_that_cannot_be_stored_names_its_file(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_report_that_cannot_be_stored_names_its_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x.cuda()\n")
     report = tmp_path / "nowhere" / "report.html"
     assert cli.main(["analyze", str(tmp_path / "a.py"), "--html", str(report)]) == cli.USAGE
@@ -216,11 +211,7 @@ def test_closed_pipe_is_quiet(words: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("redirection", "code", "says"),
-    [
-        (">/dev/full", cli.USAGE, "No space left on device"),
-        (">&-", 0, ""),
-        ("2>&-", 0, ""),
-    ],
+    [(">/dev/full", cli.USAGE, "No space left on device"), (">&-", 0, ""), ("2>&-", 0, "")],
 )
 def test_outputs_that_are_full_or_closed(redirection: str, code: int, says: str) -> None:
     command = f"{shlex.quote(sys.executable)} -m torchport explain TP101 {redirection}"

@@ -182,11 +182,7 @@ def test_final_metrics(record, reference, port, holds):
 def test_metrics_of_a_usual_line():
     line = " * Epoch 2: train loss 0.0237, test loss 0.0417, test accuracy 99.17 % (9.1 s, 0.0 MiB)"
     found = {name: (metric.value, metric.percent) for name, metric in final_metrics(line).items()}
-    assert found == {
-        "train loss": (0.0237, False),
-        "test loss": (0.0417, False),
-        "test accuracy": (99.17, True),
-    }
+    assert found == {"train loss": (0.0237, False), "test loss": (0.0417, False), "test accuracy": (99.17, True)}
 
 
 def test_the_command_works_without_torch(record, tmp_path):
@@ -194,8 +190,10 @@ def test_the_command_works_without_torch(record, tmp_path):
     code = "import sys; sys.modules['torch'] = None; from torchport.cli import main; sys.exit(main(sys.argv[1:]))"
     run = subprocess.run(
         [sys.executable, "-c", code, "compare", first.path, second.path, "--json"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 1
     assert json.loads(run.stdout)["data"]["verdict"] == "does not hold"
 
@@ -213,8 +211,10 @@ def test_curves_print_on_any_terminal(record, encoding, bars):
     path = record([5.0] * 5 + [1.0]).path
     run = subprocess.run(
         [sys.executable, "-m", "torchport", "compare", path, path],
-        env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=True,
-    )  # fmt: skip
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=True,
+    )
     assert bars in run.stdout.decode(encoding)
 
 

@@ -24,11 +24,7 @@ def both(tmp_path_factory):
 def test_three_faults_are_made(both):
     (plain, _), (faulty, _) = both
     assert made(plain) == []
-    assert made(faulty) == [
-        ("update", 2, "change", 0),
-        ("gradient", 4, "gradient", 0),
-        ("sample", 7, "input", None),
-    ]
+    assert made(faulty) == [("update", 2, "change", 0), ("gradient", 4, "gradient", 0), ("sample", 7, "input", None)]
     assert faulty.of_kind("fault")[2]["site"].endswith(" Sequential")
     assert faulty.of_kind("note") == []
 
@@ -58,9 +54,7 @@ def test_one_gradient_is_larger_where_it_is_measured(both):
     (chosen,) = [one["parameter"] for one in recording.of_kind("fault") if one["name"] == "gradient"]
     assert 0 <= chosen < 6
     for step in range(STEPS - 1):
-        for place, (right, wrong) in enumerate(
-            zip(plain["gradients"][step], faulty["gradients"][step], strict=True)
-        ):
+        for place, (right, wrong) in enumerate(zip(plain["gradients"][step], faulty["gradients"][step], strict=True)):
             if (step, place) == (4, chosen):
                 assert wrong == pytest.approx([1.01 * one for one in right], rel=1e-6)
             else:
@@ -89,9 +83,7 @@ def test_each_fault_is_in_one_event_of_the_recording(both):
     for name, step, share in (("change", 2, 1.05), ("gradient", 4, 1.01)):
         right, wrong = norms(plain, name), norms(faulty, name)
         assert len(right) == STEPS
-        assert [row for row, (a, b) in enumerate(zip(right[:-1], wrong[:-1], strict=True)) if a != b] == [
-            step
-        ]
+        assert [row for row, (a, b) in enumerate(zip(right[:-1], wrong[:-1], strict=True)) if a != b] == [step]
         for place, (a, b) in enumerate(zip(right[step], wrong[step], strict=True)):
             expected = a * share if name == "change" or place == chosen else a
             assert b == pytest.approx(expected, rel=1e-4)
@@ -102,8 +94,7 @@ def test_each_fault_is_in_one_event_of_the_recording(both):
 
 def test_an_update_of_nothing_is_left_to_the_next_step(tmp_path):
     text = TRAIN.replace(
-        "    optimizer.step()",
-        "    optimizer.param_groups[0]['lr'] = 0.01 * (step > 3)\n    optimizer.step()",
+        "    optimizer.step()", "    optimizer.param_groups[0]['lr'] = 0.01 * (step > 3)\n    optimizer.step()"
     )
     recording, _ = recorded.run(tmp_path / "one", text, faults=True)
     assert made(recording)[:2] == [("gradient", 4, "gradient", 0), ("update", 5, "change", 0)]
@@ -132,9 +123,7 @@ for step in range(8):
     for name in ("own weights", "own gradients"):
         assert wrong[name] == right[name]
     differing = [
-        step
-        for step in range(STEPS - 1)
-        if wrong["gradients at the end"][step] != right["gradients at the end"][step]
+        step for step in range(STEPS - 1) if wrong["gradients at the end"][step] != right["gradients at the end"][step]
     ]
     assert differing == [4]
 
@@ -153,11 +142,7 @@ for step in range(4):
 """
     )
     recording, _ = recorded.run(tmp_path / "one", text, faults=True)
-    assert made(recording) == [
-        ("update", 2, "change", 0),
-        ("gradient", 4, "gradient", 0),
-        ("sample", 6, "input", None),
-    ]
+    assert made(recording) == [("update", 2, "change", 0), ("gradient", 4, "gradient", 0), ("sample", 6, "input", None)]
 
 
 @pytest.mark.parametrize(
@@ -165,10 +150,7 @@ for step in range(4):
     [
         ("torch.rand(1, 6, device='cuda')", "net(x)"),
         ("torch.rand(5, 6, device='cuda')", "net(input=x)"),
-        (
-            "torch.randint(0, 9, (5, 6), device='cuda')",
-            "wrap({'mask': torch.ones(5, dtype=torch.bool), 'ids': x})",
-        ),
+        ("torch.randint(0, 9, (5, 6), device='cuda')", "wrap({'mask': torch.ones(5, dtype=torch.bool), 'ids': x})"),
     ],
 )
 def test_other_inputs_have_samples_too(tmp_path, given, call):

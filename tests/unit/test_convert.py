@@ -29,19 +29,29 @@ def codes(data: bytes) -> list[str]:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"import torch\r\nx.cuda()  \r\n\x0c\r\ny = 1",
-         b"import torch\r\nimport torch_npu\r\nx.npu()  \r\n\x0c\r\ny = 1"),
-        (b"# coding: latin-1\nimport torch\ns = 'caf\xe9'; x.cuda()\n",
-         b"# coding: latin-1\nimport torch\nimport torch_npu\ns = 'caf\xe9'; x.npu()\n"),
-        ("import torch\ns = '中文'; d = torch.device('cuda')\n".encode(),
-         "import torch\nimport torch_npu\ns = '中文'; d = torch.device('npu')\n".encode()),
-        (b"\xef\xbb\xbfimport torch\rtorch.cuda.init()\r",
-         b"\xef\xbb\xbfimport torch\rimport torch_npu\rtorch.npu.init()\r"),
+        (
+            b"import torch\r\nx.cuda()  \r\n\x0c\r\ny = 1",
+            b"import torch\r\nimport torch_npu\r\nx.npu()  \r\n\x0c\r\ny = 1",
+        ),
+        (
+            b"# coding: latin-1\nimport torch\ns = 'caf\xe9'; x.cuda()\n",
+            b"# coding: latin-1\nimport torch\nimport torch_npu\ns = 'caf\xe9'; x.npu()\n",
+        ),
+        (
+            "import torch\ns = '中文'; d = torch.device('cuda')\n".encode(),
+            "import torch\nimport torch_npu\ns = '中文'; d = torch.device('npu')\n".encode(),
+        ),
+        (
+            b"\xef\xbb\xbfimport torch\rtorch.cuda.init()\r",
+            b"\xef\xbb\xbfimport torch\rimport torch_npu\rtorch.npu.init()\r",
+        ),
         (b"import torch; torch.cuda.init()", b"import torch; import torch_npu; torch.npu.init()"),
-        (b"import torch\ntorch . cuda \\\n  . init()\n",
-         b"import torch\nimport torch_npu\ntorch . npu \\\n  . init()\n"),
+        (
+            b"import torch\ntorch . cuda \\\n  . init()\n",
+            b"import torch\nimport torch_npu\ntorch . npu \\\n  . init()\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bytes_outside_edits_are_kept(data: bytes, expected: bytes) -> None:
     assert convert_source(data, "a.py").output == expected
 
@@ -70,11 +80,7 @@ def test_files_without_cuda_are_not_even_parsed() -> None:
 
 @pytest.mark.parametrize(
     ("comment", "changed"),
-    [
-        (b"# torchport: ignore", False),
-        (b"# torchport: ignore[TP120]", False),
-        (b"# torchport: ignore[TP101]", True),
-    ],
+    [(b"# torchport: ignore", False), (b"# torchport: ignore[TP120]", False), (b"# torchport: ignore[TP101]", True)],
 )
 def test_ignore_comments(comment: bytes, changed: bool) -> None:
     data = b"import torch\nx.cuda()  " + comment + b"\n"
@@ -134,9 +140,9 @@ def test_convert_tree(tmp_path: Path) -> None:
     assert (out / "run.sh").read_bytes() == b"#!/bin/sh\n"
     assert os.readlink(out / "loop") == "."
     assert os.readlink(out / "link.py") == "train.py"
-    assert [
-        finding.location.path for finding in result.findings if finding.code == "TP901" and finding.location
-    ] == ["broken.py"]
+    assert [finding.location.path for finding in result.findings if finding.code == "TP901" and finding.location] == [
+        "broken.py"
+    ]
     assert Result.read(out / ".torchport" / "convert.json").to_json() == json.loads(result.text())
     assert (root / "train.py").read_bytes() == b"import torch\nx = torch.ones(2).cuda()\n"
     again = convert_tree(root, out)

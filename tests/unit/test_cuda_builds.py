@@ -91,15 +91,15 @@ def test_there_is_one_wait_and_it_can_be_cancelled() -> None:
     assert sys.meta_path == before
 
 
-def test_mended_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mended_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / cuda_builds.FILE_NAME
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: file)
     monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: None)
     assert cuda_builds.main() == 0
     assert not file.exists()
-    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: Path("_C.so") if name == "torchvision" else None)
+    monkeypatch.setattr(
+        cuda_builds, "find_broken_library", lambda name: Path("_C.so") if name == "torchvision" else None
+    )
     assert cuda_builds.main() == 0
     assert capsys.readouterr().out.startswith("torchvision can be imported")
     line = file.read_text()

@@ -197,10 +197,7 @@ REFUSES = {
         f"if (self->GetDataType() != out->GetDataType()) {INVALID} REFUSE_OTHERS(out, HALVES, {INVALID})",
     ),
     "a check where the flag is set": ("", f"if (flag) {{ REFUSE_OTHERS(self, HALVES, {INVALID}) }}"),
-    "a check where it is not null": (
-        "",
-        f"if (self != nullptr) {{ REFUSE_OTHERS(self, HALVES, {INVALID}) }}",
-    ),
+    "a check where it is not null": ("", f"if (self != nullptr) {{ REFUSE_OTHERS(self, HALVES, {INVALID}) }}"),
     "a field of a structure": (
         "struct Given { const aclTensor *x; aclTensor *y; };",
         f"Given given = {{self, out}}; REFUSE_OTHERS(given.x, HALVES, {INVALID})",
@@ -232,10 +229,7 @@ REFUSES_NOTHING = {
         "static bool Dtypes(const aclTensor *t) { REFUSE_OTHERS(t, HALF, return false) return true; }",
         "",
     ),
-    "a comment": (
-        "",
-        f"// REFUSE_OTHERS(self, HALF, {INVALID})\n /* REFUSE_OTHERS(self, HALF, {INVALID}) */",
-    ),
+    "a comment": ("", f"// REFUSE_OTHERS(self, HALF, {INVALID})\n /* REFUSE_OTHERS(self, HALF, {INVALID}) */"),
     "a branch that chooses a kernel": (
         "",
         "int way = 0; if (CheckType(self->GetDataType(), HALF)) { way = 1; } else { way = 2; }",
@@ -342,9 +336,7 @@ def test_ranks_are_found(check: str, rank: int | None, tmp_path: Path) -> None:
     assert derive(tmp_path, check)["self"].max_rank == rank
 
 
-@pytest.mark.skipif(
-    "TORCHPORT_CANN_SOURCES" not in os.environ, reason="TORCHPORT_CANN_SOURCES names no sources"
-)
+@pytest.mark.skipif("TORCHPORT_CANN_SOURCES" not in os.environ, reason="TORCHPORT_CANN_SOURCES names no sources")
 def test_the_table_is_what_the_sources_give() -> None:
     sys.setrecursionlimit(20_000)
     sources = tool("sources").Sources(Path(os.environ["TORCHPORT_CANN_SOURCES"]))

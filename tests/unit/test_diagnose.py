@@ -48,9 +48,7 @@ def test_no_cause_is_seen_in_a_healthy_run(name: str) -> None:
 
 
 def test_the_right_cause_comes_first() -> None:
-    wrong = {
-        name: row for name in SET if (row := diagnose_logs(path_of(name), None).data["row"]) != SET[name]["cause"]
-    }
+    wrong = {name: row for name in SET if (row := diagnose_logs(path_of(name), None).data["row"]) != SET[name]["cause"]}
     assert wrong == {}, "54 of 60 are promised, and all are right"
 
 
@@ -72,9 +70,7 @@ def test_text_without_a_failure_is_left_alone() -> None:
 
 
 def test_an_unknown_failure_is_called_unknown_and_names_the_nearest() -> None:
-    result = diagnose_text(
-        "[ERROR] HCCL(5,python): the network socket of the ranktable was eaten, port down\n"
-    )
+    result = diagnose_text("[ERROR] HCCL(5,python): the network socket of the ranktable was eaten, port down\n")
     assert result.data["answer"] == "unknown"
     (finding,) = result.findings
     assert finding.code == "TP804"
@@ -137,10 +133,7 @@ def test_who_waits_is_never_the_cause_where_another_fails() -> None:
     waits = WAITS.format("2025-01-01-10:00:00.000.000")
     assert said(waits) == ("cause", "collective.silent-rank"), "alone it is all that is known"
     assert diagnose_text(waits).findings[0].evidence["confidence"] == "low"
-    assert (
-        said(f"{waits}\n" + "step\n" * 40 + f"2025-01-01-10:05:00.000.000\n{FULL}\n")[1]
-        == "memory.device-full"
-    )
+    assert said(f"{waits}\n" + "step\n" * 40 + f"2025-01-01-10:05:00.000.000\n{FULL}\n")[1] == "memory.device-full"
 
 
 def test_a_code_gives_way_to_the_line_that_explains_it() -> None:
@@ -178,9 +171,7 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
     assert diagnose_logs(str(log), None).data["row"] == "memory.device-full"
 
 
-def test_what_is_no_text_is_refused_with_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_text_is_refused_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "weights").write_bytes(os.urandom(100_000))
     assert cli.main(["diagnose", str(tmp_path / "weights")]) == 2
     assert "it is binary, not text" in capsys.readouterr().err

@@ -21,9 +21,7 @@ def ended(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
         "TORCHPORT_AUTO": "0",
         **variables,
     }
-    return subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(

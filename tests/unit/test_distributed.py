@@ -102,9 +102,7 @@ def test_the_script_alone_is_its_own_main(tmp_path: Path, monkeypatch: pytest.Mo
 def test_agnostic_style_runs_on_cuda_still(tmp_path: Path) -> None:
     diff = preview_tree(project(tmp_path), Style.AGNOSTIC, Extras("train.py")).data["diff"]
     assert "get_default_backend_for_device(ACCELERATOR)" in diff
-    assert "npu" not in "".join(
-        line for line in diff.splitlines() if line.startswith("+") and "#" not in line
-    )
+    assert "npu" not in "".join(line for line in diff.splitlines() if line.startswith("+") and "#" not in line)
 
 
 def test_the_launcher_runs_as_written(tmp_path: Path) -> None:
@@ -119,22 +117,13 @@ def test_the_launcher_runs_as_written(tmp_path: Path) -> None:
     code = "import json, os, sys; print(json.dumps([os.getcwd(), *sys.argv[1:]]))"
     stub.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n')
     stub.chmod(0o755)
-    names = (
-        "NPROC_PER_NODE",
-        "NNODES",
-        "NODE_RANK",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "ASCEND_RT_VISIBLE_DEVICES",
-    )
+    names = ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "ASCEND_RT_VISIBLE_DEVICES")
     clean = {key: value for key, value in os.environ.items() if key not in names}
     clean["PATH"] = f"{stub.parent}:{clean['PATH']}"
 
     def launch(**more: str) -> subprocess.CompletedProcess[str]:
         command = [str(launcher), "--epochs", "a b"]
-        return subprocess.run(
-            command, env={**clean, **more}, capture_output=True, text=True, cwd="/", check=False
-        )
+        return subprocess.run(command, env={**clean, **more}, capture_output=True, text=True, cwd="/", check=False)
 
     where, *words = json.loads(launch(ASCEND_RT_VISIBLE_DEVICES="0,1,5").stdout)
     assert where == str(out)
@@ -194,9 +183,7 @@ SHARED = (
         ("", "from lib import (\n    make,\n)", "make", "lib/loaders.py"),
     ],
 )
-def test_loaders_of_other_files_are_followed(
-    tmp_path: Path, future: str, imported: str, made: str, place: str
-) -> None:
+def test_loaders_of_other_files_are_followed(tmp_path: Path, future: str, imported: str, made: str, place: str) -> None:
     root = project(tmp_path, "train.py", MAIN.format(future=future, imported=imported, made=made))
     (root / "lib").mkdir()
     (root / "lib" / "__init__.py").write_text("from .loaders import make\n" if "lib" in place else "")
@@ -214,15 +201,24 @@ def test_loaders_of_other_files_are_followed(
 @pytest.mark.parametrize(
     ("data", "main_file"),
     [
-        (DATA + "loader, _ = make(8)\nepoch = 3\n", MAIN.format(future="", imported="from data import make", made="make")),
+        (
+            DATA + "loader, _ = make(8)\nepoch = 3\n",
+            MAIN.format(future="", imported="from data import make", made="make"),
+        ),
         (DATA, MAIN.format(future="", imported="from data import make as build", made="build")),
         (DATA, MAIN.format(future="", imported="from data import *", made="make")),
-        ("from torch.utils.data import DataLoader\nfirst, second = DataLoader(a), DataLoader(b)\n\ndef f(): pass\n",
-         MAIN.format(future="", imported="from data import first, second", made="f").replace("first, second = f(8)\n", "")),
-        (DATA.replace("return train, test", "return pick(train, test)"),
-         MAIN.format(future="", imported="from data import make", made="make")),
+        (
+            "from torch.utils.data import DataLoader\nfirst, second = DataLoader(a), DataLoader(b)\n\ndef f(): pass\n",
+            MAIN.format(future="", imported="from data import first, second", made="f").replace(
+                "first, second = f(8)\n", ""
+            ),
+        ),
+        (
+            DATA.replace("return train, test", "return pick(train, test)"),
+            MAIN.format(future="", imported="from data import make", made="make"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_loaders_of_other_files_are_asked_about(tmp_path: Path, data: str, main_file: str) -> None:
     root = project(tmp_path, "train.py", main_file)
     (root / "data.py").write_text(data)
@@ -259,16 +255,11 @@ def test_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[s
 def test_options_of_other_tools(tmp_path: Path, word: str | None) -> None:
     root = project(tmp_path)
     more = [word, "-m", str(root / "train.py"), "-t", "model"] if word else []
-    code = main(
-        ["convert", "-i", str(root), "-o", str(tmp_path / "out"), "-v", "2.8.0", "-s", "-sim", "-q", *more]
-    )
+    code = main(["convert", "-i", str(root), "-o", str(tmp_path / "out"), "-v", "2.8.0", "-s", "-sim", "-q", *more])
     assert code == 0
     folder = tmp_path / "out" / ("proj_msft_multi" if word else "proj_msft")
     names = {path.name for path in folder.iterdir()}
-    assert (
-        main(["convert", "-i", str(root.rename(tmp_path / "proj.v2")), "-o", str(tmp_path / "out"), "-q"])
-        == 0
-    )
+    assert main(["convert", "-i", str(root.rename(tmp_path / "proj.v2")), "-o", str(tmp_path / "out"), "-q"]) == 0
     assert (tmp_path / "out" / "proj.v2_msft" / "train.py").is_file()
     assert {"train.py", "change_list.csv", "unsupported_api.csv", "msFmkTranspltlog.txt"} <= names
     assert ("run_distributed_npu.sh" in names) == bool(word)

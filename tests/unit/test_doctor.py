@@ -26,12 +26,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(persistence, "pth_file", lambda: tmp_path / persistence.FILE_NAME)
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: tmp_path / cuda_builds.FILE_NAME)
     monkeypatch.setattr("torchport.doctor.trial.is_package_installed", lambda name: False)
-    for name in (
-        *environment._NUMBERS,
-        *distributed.VARIABLES,
-        "RANK_TABLE_FILE",
-        "ASCEND_RT_VISIBLE_DEVICES",
-    ):
+    for name in (*environment._NUMBERS, *distributed.VARIABLES, "RANK_TABLE_FILE", "ASCEND_RT_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("torchport.doctor.trial.probe_device", lambda _: Probe(True, "Ascend910B1", 8, ""))
     (tmp_path / "lib").mkdir()
@@ -147,20 +142,8 @@ def test_failing_trial_shows_the_end_of_its_output(
     ("library", "output", "status", "says", "fix"),
     [
         (None, "version 0.28.0+cpu", 0, "0.28.0+cpu", ""),
-        (
-            Path("_C.so"),
-            "version 0.28.0+cu130",
-            0,
-            "0.28.0+cu130 (a CUDA build; its CPU operators are used)",
-            "",
-        ),
-        (
-            Path("_C.so"),
-            "Traceback\nRuntimeError: no nms",
-            1,
-            "RuntimeError: no nms",
-            "torchport doctor --fix",
-        ),
+        (Path("_C.so"), "version 0.28.0+cu130", 0, "0.28.0+cu130 (a CUDA build; its CPU operators are used)", ""),
+        (Path("_C.so"), "Traceback\nRuntimeError: no nms", 1, "RuntimeError: no nms", "torchport doctor --fix"),
         (None, "ImportError: no PIL", 1, "ImportError: no PIL", "Install the torchvision"),
         (None, "", -11, "exit status -11", "Install the torchvision"),
     ],
@@ -179,11 +162,7 @@ def test_torchvision_is_imported(
     monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: library)
     assert cli.main(["doctor", "--json"]) == int(status != 0)
     check = checks(capsys)["torchvision"]
-    assert (check["passed"], says in str(check["detail"]), fix in str(check["fix"])) == (
-        status == 0,
-        True,
-        True,
-    )
+    assert (check["passed"], says in str(check["detail"]), fix in str(check["fix"])) == (status == 0, True, True)
 
 
 def test_fix_writes_a_file_only_where_something_is_broken(
@@ -193,7 +172,9 @@ def test_fix_writes_a_file_only_where_something_is_broken(
     monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: None)
     assert cli.main(["doctor", "--fix"]) == 0
     assert not file.exists()
-    monkeypatch.setattr(cuda_builds, "find_broken_library", lambda name: Path("_C.so") if name == "torchaudio" else None)
+    monkeypatch.setattr(
+        cuda_builds, "find_broken_library", lambda name: Path("_C.so") if name == "torchaudio" else None
+    )
     assert cli.main(["doctor", "--fix"]) == 0
     assert "mend_when_imported" in file.read_text()
     monkeypatch.setattr(cuda_builds, "pth_file", lambda: machine / "missing" / "x.pth")
@@ -211,9 +192,7 @@ def test_vnpu_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert "1 gap, 1 implemented" in capsys.readouterr().out
 
 
-def test_vnpu_info_names_the_cann(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vnpu_info_names_the_cann(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli.main(["vnpu", "info"]) == 0
     assert f"{cann.read_default_version()}, the one of this torch_npu" in capsys.readouterr().out
     monkeypatch.setenv("VNPU_CANN", "8.3.RC1")

@@ -16,18 +16,7 @@ from pathlib import Path
 import pytest
 
 from torchport import cli, vnpu
-from torchport.doctor import (
-    Machine,
-    build,
-    bundle,
-    cann,
-    devices,
-    distributed,
-    environment,
-    host,
-    libraries,
-    packages,
-)
+from torchport.doctor import Machine, build, bundle, cann, devices, distributed, environment, host, libraries, packages
 from torchport.doctor.check import Check
 from torchport.errors import TorchportError
 from torchport.vnpu import wheels
@@ -60,11 +49,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fake]
     monkeypatch.setattr(distributed, "is_port_taken", lambda port: False)
 
     def make(kind: vnpu.Kind = vnpu.Kind.CANN, **variables: str) -> Fake:
-        right = {
-            "ASCEND_HOME_PATH": str(tmp_path / "cann"),
-            "ASCEND_OPP_PATH": "/opp",
-            "LD_LIBRARY_PATH": "/lib",
-        }
+        right = {"ASCEND_HOME_PATH": str(tmp_path / "cann"), "ASCEND_OPP_PATH": "/opp", "LD_LIBRARY_PATH": "/lib"}
         return Fake(tmp_path, kind, **({**right, **variables} if kind is vnpu.Kind.CANN else variables))
 
     return make
@@ -96,17 +81,38 @@ SEEDED: dict[str, tuple[dict[str, str], dict[str, str], str, str, str]] = {
     "half an environment": ({"ASCEND_OPP_PATH": ""}, {}, "ASCEND_OPP_PATH", "not set", "set_env.sh"),
     "a home without a toolkit": ({"ASCEND_HOME_PATH": "/"}, {}, "cann", "lacks runtime", "set_env.sh"),
     "devices in the wrong order": ({"ASCEND_RT_VISIBLE_DEVICES": "3,1"}, {}, "visible devices", "ascend", "=1,3"),
-    "two CANNs": ({"LD_LIBRARY_PATH": "/lib:/old/lib64"}, {"old/lib64/libascendcl.so": ""}, "one cann", "mixes", "shell"),
+    "two CANNs": (
+        {"LD_LIBRARY_PATH": "/lib:/old/lib64"},
+        {"old/lib64/libascendcl.so": ""},
+        "one cann",
+        "mixes",
+        "shell",
+    ),
     "an old driver": ({}, {cann.DRIVER: "Version=24.1.rc1\n"}, "driver", "24.1.rc1", "npu-driver"),
-    "firmware of another driver": ({}, {cann.FIRMWARE: "Version=8.1.0\n"}, "firmware", "7.0.0 to 7.9.9", "npu-firmware"),
+    "firmware of another driver": (
+        {},
+        {cann.FIRMWARE: "Version=8.1.0\n"},
+        "firmware",
+        "7.0.0 to 7.9.9",
+        "npu-firmware",
+    ),
     "an old CANN": ({}, {"cann/version.cfg": "version=8.0.RC1"}, "compatibility", "goes with CANN 9.1.0", "CANN"),
     "a time-out in words": ({"HCCL_CONNECT_TIMEOUT": "20min"}, {}, "HCCL_CONNECT_TIMEOUT", "20min", "unset"),
     "an allocator told two things": (
         {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True,max_split_size_mb:64"},
-        {}, "PYTORCH_NPU_ALLOC_CONF", "does not go with", "export",
+        {},
+        "PYTORCH_NPU_ALLOC_CONF",
+        "does not go with",
+        "export",
     ),
     "CUDA's variable": ({"PYTORCH_CUDA_ALLOC_CONF": "x:1"}, {}, "PYTORCH_NPU_ALLOC_CONF", "another variable", "unset"),
-    "NCCL's variable": ({"NCCL_SOCKET_IFNAME": "eth1"}, {}, "HCCL_SOCKET_IFNAME", "another variable", 'HCCL_SOCKET_IFNAME="eth1"'),
+    "NCCL's variable": (
+        {"NCCL_SOCKET_IFNAME": "eth1"},
+        {},
+        "HCCL_SOCKET_IFNAME",
+        "another variable",
+        'HCCL_SOCKET_IFNAME="eth1"',
+    ),
     "NCCL's bytes": ({"NCCL_BUFFSIZE": "8388608"}, {}, "HCCL_BUFFSIZE", "megabytes", 'HCCL_BUFFSIZE="8"'),
     "CUDA's devices": ({"CUDA_VISIBLE_DEVICES": "3,1"}, {}, "ASCEND_RT_VISIBLE_DEVICES", "ascend", 'DEVICES="1,3"'),
     "a dump that was left on": ({"ACL_DUMP_DATA": "1"}, {}, "ACL_DUMP_DATA", "writes", "unset"),
@@ -114,40 +120,37 @@ SEEDED: dict[str, tuple[dict[str, str], dict[str, str], str, str, str]] = {
     "a misspelt variable": ({"VNPU_DEVICE": "2"}, {}, "VNPU_DEVICE", "nothing reads", "VNPU_DEVICES=2"),
     "left from debugging": ({"ASCEND_LAUNCH_BLOCKING": "1"}, {}, "ASCEND_LAUNCH_BLOCKING", "wait", "unset"),
     "a rank without a master": ({"RANK": "0", "WORLD_SIZE": "2"}, {}, "ranks", "MASTER_ADDR", "torchrun"),
-    "ranks from 1": ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}, {}, "ranks", "from 0", "torchrun"),
+    "ranks from 1": (
+        {"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
+        {},
+        "ranks",
+        "from 0",
+        "torchrun",
+    ),
     "a master that is unknown": ({"MASTER_ADDR": "no such host"}, {}, "master address", "not known", "127.0.0.1"),
-    "a rank table of nobody": ({"RANK_TABLE_FILE": "/table"}, {"table": '{"server_list": [{}]}'}, "rank table", "without devices", "unset"),
+    "a rank table of nobody": (
+        {"RANK_TABLE_FILE": "/table"},
+        {"table": '{"server_list": [{}]}'},
+        "rank table",
+        "without devices",
+        "unset",
+    ),
     "a rank table that is missing": ({"RANK_TABLE_FILE": "/none"}, {}, "rank table", "cannot be read", "unset"),
-}  # fmt: skip
+}
 
 
 def test_what_hccl_is_told_too_is_left_in_peace(made: Callable[..., Fake]) -> None:
-    both = {
-        "NCCL_SOCKET_IFNAME": "eth1",
-        "HCCL_SOCKET_IFNAME": "eth1",
-        "NCCL_DEBUG": "INFO",
-        "CUDA_HOME": "/cuda",
-    }
+    both = {"NCCL_SOCKET_IFNAME": "eth1", "HCCL_SOCKET_IFNAME": "eth1", "NCCL_DEBUG": "INFO", "CUDA_HOME": "/cuda"}
     assert failed(made(**both)) == {}
 
 
-@pytest.mark.skipif(
-    "TORCHPORT_GUIDE" not in os.environ, reason="TORCHPORT_GUIDE, the guide's folder, is not set"
-)
+@pytest.mark.skipif("TORCHPORT_GUIDE" not in os.environ, reason="TORCHPORT_GUIDE, the guide's folder, is not set")
 def test_the_guide_s_variables_are_looked_at() -> None:
     texts = "".join(path.read_text("utf-8") for path in Path(os.environ["TORCHPORT_GUIDE"]).glob("*.txt"))
     named = set(re.findall(r"export ([A-Z_]+)=", texts))
     assert len(named) > 10
     # Where libraries are looked for is `libraries`; a list of operators, and what ATC's own guide is about.
-    elsewhere = {
-        "PATH",
-        "LD_LIBRARY_PATH",
-        "LIBRARY_PATH",
-        "CPATH",
-        "PYTHONPATH",
-        "DYNAMIC_OP",
-        "ENABLE_BACKWARD",
-    }
+    elsewhere = {"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH", "DYNAMIC_OP", "ENABLE_BACKWARD"}
     assert named - set(environment._NUMBERS) - set(environment._FOLDERS) - elsewhere == set()
 
 
@@ -220,9 +223,7 @@ def test_a_source_of_torch_in_the_path(made: Callable[..., Fake], tmp_path: Path
         (("torch", "torch_npu"), {"device"}),
     ],
 )
-def test_containers(
-    there: tuple[str, ...], wrong: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_containers(there: tuple[str, ...], wrong: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing, torch alone, torch_npu without CANN; the fourth kind is the healthy one above."""
     monkeypatch.setattr(
         wheels, "find_wheel", lambda name: wheels.Wheel(name, wheels.SUPPORTED) if name in there else None
@@ -257,8 +258,11 @@ def test_containers_by_their_own_python(kind: str, tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-S", "-B", "-c", BARE.format(path=path)],
         env={"PATH": os.environ["PATH"], "VNPU_LIBRARIES": str(tmp_path / "lib")},
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     checks = {check["name"]: check for check in json.loads(ended.stdout)["checks"]}
     # What this machine itself has (a port that is taken, little shared memory) is nobody's fault here.
     subjects = {"torch", "torch_npu", "numpy", "yaml", "hdf5", "device", "libraries", "environment"}
@@ -305,9 +309,8 @@ def test_it_starts_no_process_and_imports_nothing_of_the_user_s(tmp_path: Path) 
     before = set(tmp_path.iterdir())
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run(
-        [sys.executable, "-c", COUNTED],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", COUNTED], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
     assert json.loads(ended.stdout)["checks"]
     modules, *others = ended.stderr.split()
     assert int(modules) < 300 and others == []
@@ -341,16 +344,7 @@ def test_a_bundle_names_nobody(
         assert {(member.uname, member.uid, member.mtime) for member in archive} == {("", 0, 0)}
     assert all(name.rpartition("/")[2] in listed for name in files)
     text = "".join(files.values())
-    for word in (
-        "gretchen@",
-        "/home/",
-        SECRET,
-        "correct-horse",
-        "pw12345",
-        "10.1.2.3",
-        "diary",
-        "abcdefgh12345",
-    ):
+    for word in ("gretchen@", "/home/", SECRET, "correct-horse", "pw12345", "10.1.2.3", "diary", "abcdefgh12345"):
         assert word not in text, word
     assert host_name not in text or host_name in ("localhost",)
     assert "step 12 gretchens 127.0.0.1" in text, "and no more is taken out than has to be"
@@ -364,7 +358,4 @@ def test_a_log_without_a_bundle_is_refused(capsys: pytest.CaptureFixture[str]) -
 
 def test_redaction_leaves_short_and_common_names() -> None:
     hide = bundle.Redaction({"USER": "root", "HOME": "/root", "HOSTNAME": "localhost"})
-    assert (
-        hide("root cause of /root/a on localhost 2.13.0 1.2.3")
-        == "root cause of ~/a on localhost 2.13.0 1.2.3"
-    )
+    assert hide("root cause of /root/a on localhost 2.13.0 1.2.3") == "root cause of ~/a on localhost 2.13.0 1.2.3"

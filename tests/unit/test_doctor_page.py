@@ -39,8 +39,7 @@ def test_every_failure_to_provoke_is_on_its_page_and_has_a_source() -> None:
     assert len(forms) == 9
     page = (ROOT / "docs/virtual_npu.md").read_text("utf-8")
     rows = {
-        row[0]: row[1:]
-        for row in re.findall(r"^\| `([a-z]+@[^`]+)` \| (.+) \| (.+) \| (.*?) ?\|$", page, re.MULTILINE)
+        row[0]: row[1:] for row in re.findall(r"^\| `([a-z]+@[^`]+)` \| (.+) \| (.+) \| (.*?) ?\|$", page, re.MULTILINE)
     }
     assert list(rows) == forms
     for form, (_, raised, source) in rows.items():

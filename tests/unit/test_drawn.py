@@ -20,19 +20,35 @@ SITE = "train.py:12"
 
 def event(law: Law, numbers: numpy.ndarray | None = None, **more) -> dict:
     """As the recorder writes it; by itself of numbers that are exactly what is expected."""
-    measured = {
-        "count": 100_000, "mean": law.mean, "variance": law.variance,
-        "least": law.mean, "most": law.mean,
-    } if numbers is None else {
-        "count": len(numbers), "mean": float(numbers.mean()),
-        "variance": float(((numbers - law.mean) ** 2).mean()),
-        "least": float(numbers.min()), "most": float(numbers.max()),
-    }  # fmt: skip
-    return {
-        "kind": "drawn", "operator": "uniform_", "site": SITE, "dtype": "float32",
-        "expected_mean": law.mean, "expected_variance": law.variance, "kurtosis": law.kurtosis, "rounding": 0.0,
-        "expected_least": law.least, "expected_most": law.most, "problem": "", "error": "",
-    } | measured | more  # fmt: skip
+    measured = (
+        {"count": 100_000, "mean": law.mean, "variance": law.variance, "least": law.mean, "most": law.mean}
+        if numbers is None
+        else {
+            "count": len(numbers),
+            "mean": float(numbers.mean()),
+            "variance": float(((numbers - law.mean) ** 2).mean()),
+            "least": float(numbers.min()),
+            "most": float(numbers.max()),
+        }
+    )
+    return (
+        {
+            "kind": "drawn",
+            "operator": "uniform_",
+            "site": SITE,
+            "dtype": "float32",
+            "expected_mean": law.mean,
+            "expected_variance": law.variance,
+            "kurtosis": law.kurtosis,
+            "rounding": 0.0,
+            "expected_least": law.least,
+            "expected_most": law.most,
+            "problem": "",
+            "error": "",
+        }
+        | measured
+        | more
+    )
 
 
 @pytest.fixture
@@ -78,9 +94,7 @@ def test_a_layer_that_torch_npu_computes_in_its_own_way_is_no_fault_of_the_ports
 
 
 def test_what_the_device_cannot_draw_is_refused(port):
-    recording = port(
-        event(laws.normal_law(0, 1), count=0, mean="nan", variance="nan", error="RuntimeError: float64")
-    )
+    recording = port(event(laws.normal_law(0, 1), count=0, mean="nan", variance="nan", error="RuntimeError: float64"))
     (finding,) = drawn_conditions(recording)
     assert finding.code == "TP353"
     assert f"cannot draw uniform_ of float32 at {SITE}: RuntimeError: float64" in finding.message
@@ -122,9 +136,7 @@ PASSES = {
     "dice": event(laws.integer_law(1, 6), DRAW.integers(1, 7, 1000)),
     "one side": event(laws.integer_law(3, 3), numpy.full(1000, 3)),
     "words": event(laws.integer_law(0, 2**63 - 1), DRAW.integers(0, 2**63 - 1, 1000) * 1.0, rounding=2e4),
-    "a correlation": event(
-        Law(0.0, 1.01, math.inf, -3, 3), mean=0.02, variance=0.4, kurtosis="inf", count=1000
-    ),
+    "a correlation": event(Law(0.0, 1.01, math.inf, -3, 3), mean=0.02, variance=0.4, kurtosis="inf", count=1000),
 }
 
 

@@ -229,13 +229,9 @@ print("done")
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    "program", [PROGRAM, OLDER + PROGRAM, STEPPING_ASIDE], ids=["handles", "older", "aside"]
-)
+@pytest.mark.parametrize("program", [PROGRAM, OLDER + PROGRAM, STEPPING_ASIDE], ids=["handles", "older", "aside"])
 def test_it_works_without_a_device(program: str) -> None:
     """With torch alone, as on a machine that makes the reference; also where kernels have to step aside."""
     environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PATH": "/usr/bin:/bin"}
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment
-    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environment)
     assert (run.stdout, run.stderr) == ("done\n", "")

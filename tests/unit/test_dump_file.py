@@ -86,10 +86,6 @@ for damaged in (b"", whole[:5], whole[:20], whole[:-1], struct.pack("<Q", 2) + b
 def test_files_are_read_as_cann_describes_them(tmp_path) -> None:
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", CHECKS, str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", CHECKS, str(tmp_path)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -41,24 +41,14 @@ def test_what_a_row_says() -> None:
 def test_what_we_say_is_no_failure() -> None:
     """A log of `torchport run` has our words in it."""
     for row in load_error_rows().values():
-        for text in (
-            row.cause,
-            row.fix,
-            f"torchport: {row.cause} (/job/a.py:3)",
-            f"  torchport explain {row.name}",
-        ):
+        for text in (row.cause, row.fix, f"torchport: {row.cause} (/job/a.py:3)", f"  torchport explain {row.name}"):
             assert diagnose_text(text).data["answer"] == "clean", (row.name, matched(text))
 
 
 def test_a_row_that_breaks_the_schema_is_refused() -> None:
     row = {"words": ["some words"], "cause": "", "fix": "", "next": "", "sample": "", "source": ""}
     parse_error_row("a.b", row)
-    for broken in (
-        {**row, "wrods": []},
-        {**row, "words": []},
-        {**row, "words": ["abc"]},
-        {"words": ["some words"]},
-    ):
+    for broken in ({**row, "wrods": []}, {**row, "words": []}, {**row, "words": ["abc"]}, {"words": ["some words"]}):
         with pytest.raises(ValueError, match=r"a\.b"):
             parse_error_row("a.b", broken)
 
@@ -91,20 +81,11 @@ def test_a_slow_pattern_is_seen(pattern: str) -> None:
 
 
 def test_a_linear_pattern_is_none() -> None:
-    for pattern in (
-        r"rank \d+ has",
-        r"^\d+ x",
-        r"function \w+",
-        r"x: \w+\b is",
-        "a.{0,200}b",
-        r"(?:\[\d+\]: ?)?a",
-    ):
+    for pattern in (r"rank \d+ has", r"^\d+ x", r"function \w+", r"x: \w+\b is", "a.{0,200}b", r"(?:\[\d+\]: ?)?a"):
         assert slow_parts(re.compile(pattern)) == [], pattern
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [("training", 1), ("frames", 3), ("errors", 6), ("words of the rows", 15)]
-)
+@pytest.mark.parametrize(("name", "most"), [("training", 1), ("frames", 3), ("errors", 6), ("words of the rows", 15)])
 def test_all_rows_together_do_little_for_a_line(name: str, most: int) -> None:
     """Far fewer steps than there are rows, be it the rows' own words without order, which no log is."""
     text = texts()[name]

@@ -47,9 +47,7 @@ def test_several_devices() -> None:
     assert sum("DistributedSampler(train_data)" in line for line in added) == 1
     assert not any("DistributedSampler(val_data" in line for line in added)
     assert "train_loader.sampler.set_epoch(epoch)" in added
-    wrap = next(
-        number for number, line in enumerate(diff.splitlines()) if "DistributedDataParallel(model" in line
-    )
+    wrap = next(number for number, line in enumerate(diff.splitlines()) if "DistributedDataParallel(model" in line)
     assert "amp.initialize(" in "\n".join(diff.splitlines()[:wrap])
     assert "model.module.state_dict()" in diff
 

@@ -20,21 +20,48 @@ GUARD = re.compile(
 )
 UNGUARDED = {
     # They answer what went wrong and must not change it; fixed memory only.
-    "aclGetRecentErrMsg", "aclrtGetLastError", "aclrtPeekAtLastError", "HcclGetErrorString",
+    "aclGetRecentErrMsg",
+    "aclrtGetLastError",
+    "aclrtPeekAtLastError",
+    "HcclGetErrorString",
     # Destructors of plain data, which the language lets throw nothing.
-    "aclDestroyTensor", "aclDestroyScalar", "aclDestroyIntArray", "aclDestroyBoolArray", "aclDestroyFloatArray",
-    "aclDestroyTensorList", "aclDestroyScalarList", "aclDestroyTensorDesc",
-    "aclopDestroyAttr", "aclprofDestroyStepInfo",
+    "aclDestroyTensor",
+    "aclDestroyScalar",
+    "aclDestroyIntArray",
+    "aclDestroyBoolArray",
+    "aclDestroyFloatArray",
+    "aclDestroyTensorList",
+    "aclDestroyScalarList",
+    "aclDestroyTensorDesc",
+    "aclopDestroyAttr",
+    "aclprofDestroyStepInfo",
     # One field, one counter, one clock, one constant: no code to answer with, nothing that can fail.
-    "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescName", "vnpuLaunches", "vnpuUnknownReads", "vnpuTimelineFlush", "vnpuAborts", "vnpuFailUnlessSeen", "vnpuOnWorkerThread", "MsprofSysCycleTime",
-    "HcclGetCommConfigCapability", "aclDataTypeSize", "aclGetTensorDescDim", "aclrtGetTaskIdFromExceptionInfo", "aclrtGetStreamIdFromExceptionInfo", "aclrtGetThreadIdFromExceptionInfo", "aclrtGetDeviceIdFromExceptionInfo", "aclrtGetErrorCodeFromExceptionInfo",
+    "aclGetTensorDescType",
+    "aclGetTensorDescFormat",
+    "aclGetTensorDescName",
+    "vnpuLaunches",
+    "vnpuUnknownReads",
+    "vnpuTimelineFlush",
+    "vnpuAborts",
+    "vnpuFailUnlessSeen",
+    "vnpuOnWorkerThread",
+    "MsprofSysCycleTime",
+    "HcclGetCommConfigCapability",
+    "aclDataTypeSize",
+    "aclGetTensorDescDim",
+    "aclrtGetTaskIdFromExceptionInfo",
+    "aclrtGetStreamIdFromExceptionInfo",
+    "aclrtGetThreadIdFromExceptionInfo",
+    "aclrtGetDeviceIdFromExceptionInfo",
+    "aclrtGetErrorCodeFromExceptionInfo",
     # Nothing but guarded ones.
-    "aclGetTensorDescSize", "aclprofGetSupportedFeatures",
+    "aclGetTensorDescSize",
+    "aclprofGetSupportedFeatures",
     # The driver's interface, whose codes are not CANN's: it catches everything itself.
     "drvGetDevNum",
     # Writes a line of the caller's; its arguments are variadic, so it has no room for a guard's lambda.
     "aclAppLog",
-}  # fmt: skip
+}
 
 
 def definitions(source: str) -> dict[str, str]:
@@ -50,24 +77,20 @@ def unguarded(source: str) -> list[str]:
 
 def files() -> list[Path]:
     folders = ("device", "ascendcl", "hccl", "opapi")
-    return sorted(
-        path for folder in folders for path in (SOURCES / folder).rglob("*") if path.suffix in (".cpp", ".h")
-    )
+    return sorted(path for folder in folders for path in (SOURCES / folder).rglob("*") if path.suffix in (".cpp", ".h"))
 
 
 def test_an_unguarded_function_is_found() -> None:
-    assert unguarded(
-        "OP_EXPORT int aclBad(const int *a,\n              int b) {\n    return *a + b;\n}\n"
-    ) == ["aclBad"]
-    assert unguarded("HcclResult HcclBad(HcclComm comm) { return communicator(comm)->size(); }\n") == [
-        "HcclBad"
+    assert unguarded("OP_EXPORT int aclBad(const int *a,\n              int b) {\n    return *a + b;\n}\n") == [
+        "aclBad"
     ]
-    assert unguarded(
-        "#define OP(NAME) \\\n    OP_EXPORT int NAME##Size(P) { \\\n        return 0; \\\n    }\n"
-    ) == ["NAME##Size"]
-    assert unguarded(
-        "const char *aclText() {\n    log();\n    return VNPU_API() { return text(); };\n}\n"
-    ) == ["aclText"]
+    assert unguarded("HcclResult HcclBad(HcclComm comm) { return communicator(comm)->size(); }\n") == ["HcclBad"]
+    assert unguarded("#define OP(NAME) \\\n    OP_EXPORT int NAME##Size(P) { \\\n        return 0; \\\n    }\n") == [
+        "NAME##Size"
+    ]
+    assert unguarded("const char *aclText() {\n    log();\n    return VNPU_API() { return text(); };\n}\n") == [
+        "aclText"
+    ]
     assert unguarded("aclError aclTimed(int a) {\n    const CallScope call(__func__);\n    use(a);\n}\n") == [
         "aclTimed"
     ]
@@ -94,10 +117,4 @@ def test_the_definitions_are_seen() -> None:
     """The reading above follows clang-format's style; were it changed, it would see nothing and find nothing."""
     names = {name for path in files() for name in definitions(path.read_text(encoding="utf-8"))}
     assert len(names) > 200
-    assert {
-        "aclrtMalloc",
-        "aclrtMemcpyAsync",
-        "HcclAllReduce",
-        "aclCreateTensor",
-        "NAME##GetWorkspaceSize",
-    } <= names
+    assert {"aclrtMalloc", "aclrtMemcpyAsync", "HcclAllReduce", "aclCreateTensor", "NAME##GetWorkspaceSize"} <= names

@@ -27,9 +27,7 @@ def found(text: str, code: str = "TP402", name: str = "a.py") -> list[Finding]:
     ],
 )
 def test_what_is_built(call: str, severity: Severity, says: str) -> None:
-    (finding,) = found(
-        f"from torch.utils.cpp_extension import load, load_inline, CUDAExtension\nm = {call}\n"
-    )
+    (finding,) = found(f"from torch.utils.cpp_extension import load, load_inline, CUDAExtension\nm = {call}\n")
     assert finding.severity is severity
     assert says in finding.message
 

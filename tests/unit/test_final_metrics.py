@@ -59,7 +59,7 @@ REFUSED = [
     ("fraction", "acc 0.5", "acc nan", 1.0),
     # of another number of samples
     ("count", "accuracy: 5000/10000", "accuracy: 500/1000", 1.0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("unit", "reference", "port", "relative"), REFUSED)
@@ -92,7 +92,7 @@ PASSES = [
     ("loss", "loss nan", "loss nan", 1e-6),
     ("loss", "loss -inf", "loss -inf", 1e-6),
     ("perplexity", "ppl inf", "ppl inf", 1e-6),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("unit", "reference", "port", "relative"), PASSES)
@@ -154,8 +154,10 @@ LINES = [
     ("| epoch 3 | ppl 123.45", {"ppl": 123.45}),
     ("val_loss: 1.234e-02", {"val loss": 0.01234}),
     ("Epoch 3: loss=0.123, top1 97.2", {"loss": 0.123, "top1": 97.2}),
-    ("Epoch: [0][10/79] Time 0.1 (0.2) Loss 6.9e+00 (7.0e+00) Acc@1 1.56 (  0.43)",
-     {"loss": 6.9, "loss (average)": 7.0, "acc@1": 1.56, "acc@1 (average)": 0.43}),
+    (
+        "Epoch: [0][10/79] Time 0.1 (0.2) Loss 6.9e+00 (7.0e+00) Acc@1 1.56 (  0.43)",
+        {"loss": 6.9, "loss (average)": 7.0, "acc@1": 1.56, "acc@1 (average)": 0.43},
+    ),
     ("\r 10% loss 0.9\r 20% loss 0.8", {"loss": 0.8}),
     ("\x1b[32mtest loss\x1b[0m: \x1b[1;31m0.25\x1b[0m", {"test loss": 0.25}),
     ("{'eval_loss': 0.25, 'eval_accuracy': 0.9, 'eval_runtime': 3.2}", {"eval loss": 0.25, "eval accuracy": 0.9}),
@@ -164,8 +166,7 @@ LINES = [
     ("train/loss 0.5 loss/train 0.25", {"train loss": 0.5, "loss train": 0.25}),
     ("Loss_D: 0.58 Loss_G: 3.0 D(x): 0.8", {"loss d": 0.58, "loss g": 3.0}),
     ("generator loss 0.5, discriminator loss 0.25", {"generator loss": 0.5, "discriminator loss": 0.25}),
-    ("Accuracy of the network on the 10000 test images: 55 %",
-     {"accuracy of the network on the test images": 55.0}),
+    ("Accuracy of the network on the 10000 test images: 55 %", {"accuracy of the network on the test images": 55.0}),
     ("The test accuracy is 0.97", {"test accuracy": 0.97}),
     ("│ test_acc │ 0.97 │", {"test acc": 0.97}),
     ("F1: 0.8 F1-score: 0.7 auc .5", {"f1": 0.8, "f1 score": 0.7, "auc": 0.5}),
@@ -177,7 +178,7 @@ LINES = [
     ("eval loss computed in: 3.2 s; error 3.2 ms", {}),
     ("Epoch loss acc\n1 0.5 0.9", {}),
     ("glossary 3, maps 4, terror 5", {}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES)
@@ -188,13 +189,7 @@ def test_reading(line, expected):
 
 @pytest.mark.parametrize(
     ("text", "digit"),
-    [
-        ("acc 0.972", 1e-3),
-        ("acc 97.2 %", 0.1),
-        ("loss 1.234e-02", 1e-5),
-        ("loss 3", 1.0),
-        ("loss 1.5E+3", 100.0),
-    ],
+    [("acc 0.972", 1e-3), ("acc 97.2 %", 0.1), ("loss 1.234e-02", 1e-5), ("loss 3", 1.0), ("loss 1.5E+3", 100.0)],
 )
 def test_the_unit_of_the_last_digit(text, digit):
     ((number,),) = printed_metrics(text).values()
@@ -203,13 +198,7 @@ def test_the_unit_of_the_last_digit(text, digit):
 
 @pytest.mark.parametrize(
     "piece",
-    [
-        "loss_",
-        "test ",
-        "accuracy of ",
-        "Epoch 3 step 17: loss 0.5 (0.6) acc 97.2 (97.1) 3.4 it/s\n",
-        "loss 0.5 ",
-    ],
+    ["loss_", "test ", "accuracy of ", "Epoch 3 step 17: loss 0.5 (0.6) acc 97.2 (97.1) 3.4 it/s\n", "loss 0.5 "],
 )
 def test_the_work_for_much_output_grows_with_its_length(piece):
     assert grows_with(lambda: printed_metrics(piece * 250), lambda: printed_metrics(piece * 1000), 4)

@@ -92,8 +92,4 @@ def test_mode_is_kept(tmp_path: Path) -> None:
 
 def test_json_names_its_format() -> None:
     value = json.loads(Result("analyze", (FINDING,)).text())
-    assert (value["format"], value["version"], value["findings"][0]["code"]) == (
-        "torchport-result",
-        1,
-        "TP101",
-    )
+    assert (value["format"], value["version"], value["findings"][0]["code"]) == ("torchport-result", 1, "TP101")

@@ -37,9 +37,14 @@ def found_in(folder, *calls, **tensors):
 def test_the_call_that_made_it_is_named(tmp_path):
     (found,) = found_in(
         tmp_path,
-        ("exp", "x", "y", {"module": "layer.0"}), ("sub", "y", "z"), ("add", "z", "w"),
-        x=[1.0, 100.0], y=[2.7, INF], z=[1.0, NAN], w=[2.0, NAN],
-    )  # fmt: skip
+        ("exp", "x", "y", {"module": "layer.0"}),
+        ("sub", "y", "z"),
+        ("add", "z", "w"),
+        x=[1.0, 100.0],
+        y=[2.7, INF],
+        z=[1.0, NAN],
+        w=[2.0, NAN],
+    )
     assert (found.operator, found.module, found.what, found.count) == ("aten::exp", "layer.0", "infinite", 1)
     assert found.after == 2
     assert list(found.inputs) == ["float32[2] up to 100"]
@@ -50,13 +55,15 @@ def test_the_call_that_made_it_is_named(tmp_path):
     ("calls", "tensors"),
     [
         # A mask is filled with infinity, and added to scores.
-        ([("masked_fill", "x", "y", {"arguments": '[{"t":0},{"float":"-inf"}]'}), ("add", "y", "z")],
-         {"x": [1.0, 2.0], "y": [1.0, -INF], "z": [2.0, -INF]}),
+        (
+            [("masked_fill", "x", "y", {"arguments": '[{"t":0},{"float":"-inf"}]'}), ("add", "y", "z")],
+            {"x": [1.0, 2.0], "y": [1.0, -INF], "z": [2.0, -INF]},
+        ),
         ([("full", "", "y", {"arguments": f"[[2],{-LARGEST!r}]"})], {"y": [-LARGEST, -LARGEST]}),
         ([("empty", "", "y")], {"y": [NAN, 1.0]}),
         ([("relu", "x", "x")], {"x": [1.0, 2.0]}),
     ],
-)  # fmt: skip
+)
 def test_what_was_asked_for_is_none(tmp_path, calls, tensors):
     assert found_in(tmp_path, *calls, **tensors) == []
 
@@ -163,9 +170,7 @@ class Chip:
 
 def test_the_flag_is_told_of_when_it_goes_up():
     told = []
-    part = FloatStatus(
-        Chip([False, True, True, False, True]), lambda kind, **event: told.append((kind, event["step"]))
-    )
+    part = FloatStatus(Chip([False, True, True, False, True]), lambda kind, **event: told.append((kind, event["step"])))
     for _ in range(5):
         part.step_done()
     assert told == [("overflowed", 1), ("overflowed", 4)]

@@ -61,10 +61,7 @@ def test_sarif_keeps_the_rules_of_the_format(tmp_path: Path) -> None:
         assert result["level"] in ("none", "note", "warning", "error")
         assert result["message"]["text"]
         (place,) = result["locations"]
-        uri, region = (
-            place["physicalLocation"]["artifactLocation"]["uri"],
-            place["physicalLocation"]["region"],
-        )
+        uri, region = (place["physicalLocation"]["artifactLocation"]["uri"], place["physicalLocation"]["region"])
         assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", uri)
         assert region["startLine"] >= 1 and region["startColumn"] >= 1
         assert (region["endLine"], region["endColumn"]) >= (region["startLine"], region["startColumn"])
@@ -146,15 +143,9 @@ def test_tables(tmp_path: Path) -> None:
         "import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list(), torch.cuda.foo\ntorch.linalg.eigh, torch.symeig\n"
     )
     (tmp_path / "k.cu").write_text("__global__ void add(float* a) {}\n")
-    (tmp_path / "ops.cpp").write_text(
-        'PYBIND11_MODULE(x, m) {\n  m.def("mul", &mul);\n  m.def("div", &div);\n}\n'
-    )
-    (tmp_path / "many.py").write_text(
-        "import torch\nfrom torch.nn import DataParallel  # cuda\nm = DataParallel(m)\n"
-    )
-    (tmp_path / "setup.py").write_text(
-        "from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n"
-    )
+    (tmp_path / "ops.cpp").write_text('PYBIND11_MODULE(x, m) {\n  m.def("mul", &mul);\n  m.def("div", &div);\n}\n')
+    (tmp_path / "many.py").write_text("import torch\nfrom torch.nn import DataParallel  # cuda\nm = DataParallel(m)\n")
+    (tmp_path / "setup.py").write_text("from torch.utils.cpp_extension import BuildExtension, CUDAExtension\n")
     done = check_command(tmp_path, "convert", ".", "-o", "out", "--layout", "msft", "--html", "r.html")
     assert done.returncode == 1
     folder = tmp_path / "out" / f"{tmp_path.name}_msft"
@@ -173,9 +164,7 @@ def test_tables(tmp_path: Path) -> None:
 
 
 def test_tables_hold_no_formulas() -> None:
-    finding = Finding(
-        "TP101", Severity.INFO, Safety.SAFE, Location("=cmd()", 1, 1, 1, 1), "@x", fix=(Edit(0, 1, b""),)
-    )
+    finding = Finding("TP101", Severity.INFO, Safety.SAFE, Location("=cmd()", 1, 1, 1, 1), "@x", fix=(Edit(0, 1, b""),))
     row = render_csv_tables(Result("convert", (finding,)))["change_list.csv"].splitlines()[1]
     assert row == "'=cmd(),1,1,DELETE,'@x"
 

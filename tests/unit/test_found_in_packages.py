@@ -24,22 +24,28 @@ REWRITTEN = {
     "a device by the name of what holds it": ("if self.devices[0].type == 'cuda':\n    pass\n", "== 'npu'"),
     "what a function of that name gives": ("if 'cuda' in dist.get_device().type:\n    pass\n", "if 'npu' in"),
     "an attribute of what another file makes": (
-        "from settings import device_config\ndevice_config.device = 'cuda'\n", "device_config.device = 'npu'",
+        "from settings import device_config\ndevice_config.device = 'cuda'\n",
+        "device_config.device = 'npu'",
     ),
     "a method of that name": ("if accelerator().device_name() == 'cuda':\n    pass\n", "== 'npu'"),
     "a table of functions": (
-        "import torch\nm = {'cuda': torch.cuda.synchronize, 'cpu': None}\n", "{'npu': torch.npu.synchronize, 'cpu'",
+        "import torch\nm = {'cuda': torch.cuda.synchronize, 'cpu': None}\n",
+        "{'npu': torch.npu.synchronize, 'cpu'",
     ),
     "an operator for devices": (
         "import torch\n@torch.library.custom_op('a::b', mutates_args=(), device_types='cuda')\ndef f(x):\n    pass\n",
         "device_types='npu'",
     ),
-    "an import that binds torch": ("import torch.cuda\ntorch.cuda.init()\n", "import torch, torch_npu\ntorch.npu.init()"),
+    "an import that binds torch": (
+        "import torch.cuda\ntorch.cuda.init()\n",
+        "import torch, torch_npu\ntorch.npu.init()",
+    ),
     "settings that change name in two places": (
-        "import torch\ntorch.backends.cudnn.allow_tf32 = True\n", "torch.npu.conv.allow_hf32 = True",
+        "import torch\ntorch.backends.cudnn.allow_tf32 = True\n",
+        "torch.npu.conv.allow_hf32 = True",
     ),
     "out of memory": ("def f(e):\n    return 'CUDA out of memory' in str(e)\n", "'NPU out of memory' in str(e)"),
-}  # fmt: skip
+}
 KEPT = {
     "devices of another library": "import jax\nif jax.default_device == 'cuda':\n    pass\nd = jax.get_device()\n",
     "the state of a random generator": "import torch\n# cuda\nstate['cuda'] = get_states()\n",
@@ -92,9 +98,7 @@ def test_other_texts_of_errors_are_reported() -> None:
     ],
 )
 def test_advice_on_loading(arguments: str, words: list[str]) -> None:
-    findings = said(
-        f"# cuda\nfrom torch.utils.data import DataLoader\nd = DataLoader({arguments})\n", "TP501"
-    )
+    findings = said(f"# cuda\nfrom torch.utils.data import DataLoader\nd = DataLoader({arguments})\n", "TP501")
     assert len(findings) == bool(words)
     assert all(word.lower() in findings[0].hint.lower() for word in words)
     assert all(finding.severity is Severity.INFO and not finding.fix for finding in findings)
@@ -105,9 +109,7 @@ def test_a_project_is_no_library_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "composer" / "__init__.py").write_text("")
     (tmp_path / "composer" / "a.py").write_text("import composer.b\nimport bmtrain\n")
     findings = preview_tree(tmp_path).findings
-    assert [finding.message for finding in findings if finding.code == "TP401"] == [
-        "bmtrain does not exist on an NPU"
-    ]
+    assert [finding.message for finding in findings if finding.code == "TP401"] == ["bmtrain does not exist on an NPU"]
 
 
 def test_the_package_itself_may_be_the_project(tmp_path: Path) -> None:
@@ -121,10 +123,14 @@ def test_the_package_itself_may_be_the_project(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "severity"),
     [
-        ("bmtrain", Severity.ERROR), ("bitsandbytes", Severity.ERROR), ("grouped_gemm", Severity.ERROR),
-        ("composer", Severity.ERROR), ("xformers", Severity.WARNING), ("deepspeed", Severity.INFO),
+        ("bmtrain", Severity.ERROR),
+        ("bitsandbytes", Severity.ERROR),
+        ("grouped_gemm", Severity.ERROR),
+        ("composer", Severity.ERROR),
+        ("xformers", Severity.WARNING),
+        ("deepspeed", Severity.INFO),
     ],
-)  # fmt: skip
+)
 def test_what_the_guide_calls_unsupported_blocks(name: str, severity: Severity) -> None:
     (finding,) = said(f"import {name}\n", "TP401")
     assert finding.severity is severity

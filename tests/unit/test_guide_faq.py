@@ -60,7 +60,7 @@ ENTRIES = {
     "load state_dict error": ("checkpoint.keys", "RuntimeError: load state_dict error."),
     "host not found": ("launch.master", "RuntimeError: host not found."),
     "timed out": ("launch.master-unreachable", "RuntimeError: connect() timed out. Original timeout was 1800000 ms."),
-}  # fmt: skip
+}
 ALONE = ("process.atexit",)  # what it says without the error before it is in its row, and no cause
 
 
@@ -81,9 +81,7 @@ def test_processes_that_are_left_are_spoken_of() -> None:
     assert "npu-smi" in load_error_rows()["memory.device-full"].fix
 
 
-@pytest.mark.skipif(
-    "TORCHPORT_GUIDE" not in os.environ, reason="TORCHPORT_GUIDE, the guide's folder, is not set"
-)
+@pytest.mark.skipif("TORCHPORT_GUIDE" not in os.environ, reason="TORCHPORT_GUIDE, the guide's folder, is not set")
 def test_every_entry_of_the_guide_is_listed() -> None:
     """A title stands above the line `现象描述`, "what is seen"."""
     titles = []

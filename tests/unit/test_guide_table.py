@@ -64,9 +64,7 @@ def test_no_sample_is_listed_twice() -> None:
     assert len(listed) == len(set(listed)) > 100
 
 
-@pytest.mark.skipif(
-    "TORCHPORT_GUIDE" not in os.environ, reason="TORCHPORT_GUIDE, the guide's folder, is not set"
-)
+@pytest.mark.skipif("TORCHPORT_GUIDE" not in os.environ, reason="TORCHPORT_GUIDE, the guide's folder, is not set")
 def test_every_sample_of_the_guide_is_listed() -> None:
     found = {
         identifier(block): f"{path.name}: {' '.join(block.split())[:100]}"

@@ -54,7 +54,10 @@ def _at(text: str, finding: Finding) -> str:
         # lines for a shell
         ("import os\nos.system('cd a && nvcc -c k.cu')\n", [("TP171", "nvcc")]),
         ("import os\nos.system(f'python t.py --device=cuda:{i}')\n", [("TP171", "cuda:{i}")]),
-        ("import os\nos.system('CUDA_VISIBLE_DEVICES=0 python \\'a b\\'')\n", [("TP171", "'CUDA_VISIBLE_DEVICES=0 python \\'a b\\''")]),
+        (
+            "import os\nos.system('CUDA_VISIBLE_DEVICES=0 python \\'a b\\'')\n",
+            [("TP171", "'CUDA_VISIBLE_DEVICES=0 python \\'a b\\''")],
+        ),
         ("line = 'export A=1 CUDA_VISIBLE_DEVICES=0 && x'\n", [("TP171", "'export A=1 CUDA_VISIBLE_DEVICES=0 && x'")]),
         ("lines = ['CUDA_VISIBLE_DEVICES=0 python a.py']\n", [("TP171", "'CUDA_VISIBLE_DEVICES=0 python a.py'")]),
         # names in strings
@@ -86,7 +89,7 @@ def _at(text: str, finding: Finding) -> str:
         ),
         ("from torch.nn.parallel import replicate\nr = replicate(m, ids)\n", [("TP202", "replicate(m, ids)")]),
     ],
-)  # fmt: skip
+)
 def test_a_finding_at_its_place(text: str, expected: list[tuple[str, str]]) -> None:
     assert said(text) == expected
 
@@ -135,7 +138,11 @@ def test_the_agnostic_style_leaves_a_word() -> None:
         ("Makefile", "ops: k.cu\n\tnvcc -c k.cu\n", [("TP603", "nvcc")]),
         ("docker-compose.yml", "    runtime: nvidia\n", [("TP603", "runtime: nvidia")]),
         ("docker-compose.yml", "  - driver: nvidia\n", [("TP603", "driver: nvidia")]),
-        ("ci.yml", "  image: nvcr.io/nvidia/pytorch:24.01-py3\n", [("TP603", "image: nvcr.io/nvidia/pytorch:24.01-py3")]),
+        (
+            "ci.yml",
+            "  image: nvcr.io/nvidia/pytorch:24.01-py3\n",
+            [("TP603", "image: nvcr.io/nvidia/pytorch:24.01-py3")],
+        ),
         ("ci.yml", "    container: nvidia/cuda:12.1.0-devel\n", [("TP603", "container: nvidia/cuda:12.1.0-devel")]),
         ("daemon.json", '{"default-runtime": "nvidia"}\n', [("TP603", 'default-runtime": "nvidia')]),
         ("t.yaml", "trainer:\n  accelerator: gpu\n", [("TP607", "gpu")]),
@@ -143,7 +150,7 @@ def test_the_agnostic_style_leaves_a_word() -> None:
         ("c.gin", "Trainer.accelerator = 'gpu'\n", [("TP607", "gpu")]),
         ("ds.json", '{"enable_cuda_graph": true}\n', [("TP607", "enable_cuda_graph")]),
     ],
-)  # fmt: skip
+)
 def test_files_that_are_not_python(name: str, text: str, expected: list[tuple[str, str]]) -> None:
     assert said(text, name) == expected
     commented = "".join(f"# {line}\n" for line in text.splitlines())

@@ -33,7 +33,10 @@ FILES: dict[str, tuple[bytes, str | None]] = {
     "lists.py": (b"# cuda\nx = " + b"[" * 10_000 + b"]" * 10_000, "TP901"),
     "attributes.py": (b"import torch\ntorch.cuda" + b".a" * 50_000 + b"\n", "TP901"),
     "lambdas.py": (b"# cuda\nx = " + b"lambda: " * 50_000 + b"0\n", "TP901"),
-    "nested.py": (b"# cuda\n" + b"".join(b" " * depth + b"def f():\n" for depth in range(99)) + b" " * 99 + b"0\n", None),
+    "nested.py": (
+        b"# cuda\n" + b"".join(b" " * depth + b"def f():\n" for depth in range(99)) + b" " * 99 + b"0\n",
+        None,
+    ),
     "large.py": (b"# cuda\n" + b"x = 1\n" * (50 * 2**20 // 6), "TP904"),
     "nul.py": (b"cuda = 1\x00\n", "TP901"),
     "binary.py": (b"\x7fELF cuda " + bytes(range(256)) * 100, "TP902"),
@@ -53,7 +56,7 @@ FILES: dict[str, tuple[bytes, str | None]] = {
     "numbers.ipynb": (notebook(1, None, {"cuda": 1}, ["cuda", ["cuda"]]).encode(), None),
     "tabs.yaml": (b"device: cuda" + b"\t" * 1_000_000 + b"x\n", None),
     "lines.sh": (b"CUDA_VISIBLE_DEVICES=0 " * 200_000, None),
-}  # fmt: skip
+}
 
 
 def codes(result: Result, name: str) -> set[str]:
@@ -72,9 +75,7 @@ def test_a_finding_and_no_more(tmp_path: Path, name: str) -> None:
 
 
 def test_a_sum_of_many_terms_is_honest(tmp_path: Path) -> None:
-    (tmp_path / "sum.py").write_text(
-        "import torch\nx = " + " + ".join(["y"] * 20_000) + "\ntorch.cuda.init()\n"
-    )
+    (tmp_path / "sum.py").write_text("import torch\nx = " + " + ".join(["y"] * 20_000) + "\ntorch.cuda.init()\n")
     result = preview_tree(tmp_path)
     assert codes(result, "sum.py") in ({"TP901"}, set())
     assert (result.data["changed"] == ["sum.py"]) is not bool(codes(result, "sum.py"))
@@ -105,9 +106,7 @@ def test_unreadable_files_and_folders() -> None:
             (root / name).write_text(HONEST)
         (root / "secret.py").chmod(0)
         (root / "closed").chmod(0)
-        convert_source(
-            HONEST.encode(), "warm.py"
-        )  # nobody may not be able to read what Python imports on the way
+        convert_source(HONEST.encode(), "warm.py")  # nobody may not be able to read what Python imports on the way
         user = os.geteuid()
         if user == 0:
             os.seteuid(65534)  # root reads everything, nobody does not

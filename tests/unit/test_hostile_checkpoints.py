@@ -56,9 +56,7 @@ def numbers(*values: int) -> bytes:
 
 def tensor(shape: tuple[int, ...], stride: tuple[int, ...], count: int, offset: int = 0) -> bytes:
     """A tensor as torch writes it, in the storage "0"."""
-    place = (
-        b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + number(count) + b"tQ"
-    )
+    place = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text("0") + text("cpu") + number(count) + b"tQ"
     rest = number(offset) + numbers(*shape) + numbers(*stride) + b"\x89ccollections\nOrderedDict\n)R"
     return b"ctorch._utils\n_rebuild_tensor_v2\n(" + place + rest + b"tR"
 
@@ -71,9 +69,7 @@ def weight(value: bytes) -> bytes:
 GOOD = weight(tensor((2, 2), (2, 1), 4))
 
 
-def archive(
-    path: Path, data: bytes = GOOD, *, storage: bytes = bytes(16), method: int = 0, **more: bytes
-) -> None:
+def archive(path: Path, data: bytes = GOOD, *, storage: bytes = bytes(16), method: int = 0, **more: bytes) -> None:
     with zipfile.ZipFile(path, "w", method) as made:
         made.writestr("a/data.pkl", data)
         made.writestr("a/data/0", storage)
@@ -129,9 +125,7 @@ def distributed(folder: Path, file: str) -> None:
     said = made("TensorStorageMetadata", fields(size=numbers(4), chunks=b"](" + chunk + b"e"))
     key = made("MetadataIndex", fields(fqn=text("weight"), offset=numbers(0), index=number(0)))
     info = made("_StorageInfo", fields(relative_path=text(file), offset=number(0), length=number(9)))
-    state = fields(
-        state_dict_metadata=b"}" + text("weight") + said + b"s", storage_data=b"}" + key + info + b"s"
-    )
+    state = fields(state_dict_metadata=b"}" + text("weight") + said + b"s", storage_data=b"}" + key + info + b"s")
     folder.mkdir()
     (folder / ".metadata").write_bytes(b"\x80\x02" + made("Metadata", state) + b".")
 
@@ -146,12 +140,7 @@ def laughs() -> bytes:
 
 def old(path: Path, data: bytes = GOOD, count: int = 4, keys: tuple[str, ...] = ("0",)) -> None:
     path.write_bytes(
-        MAGIC
-        + pickle.dumps(1001, 2)
-        + pickle.dumps({}, 2)
-        + data
-        + pickle.dumps(keys, 2)
-        + struct.pack("<q", count)
+        MAGIC + pickle.dumps(1001, 2) + pickle.dumps({}, 2) + data + pickle.dumps(keys, 2) + struct.pack("<q", count)
     )
 
 
@@ -168,19 +157,14 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "bomb_old.pth": (lambda path: old(path, weight(bomb()), keys=()), "posix.system"),
     "bomb_plain.pkl": (lambda path: path.write_bytes(weight(bomb())), "posix.system"),
     "bomb_dotted.pth": (
-        lambda path: archive(
-            path, b"\x80\x04" + text("torch.serialization") + text("os.system") + b"\x93" + b"."
-        ),
+        lambda path: archive(path, b"\x80\x04" + text("torch.serialization") + text("os.system") + b"\x93" + b"."),
         "os.system",
     ),
     "bomb_object.pth": (
         lambda path: archive(path, b"\x80\x02csubprocess\nPopen\n)\x81}" + text("a") + number(1) + b"sb."),
         "subprocess.Popen",
     ),
-    "module.pth": (
-        lambda path: archive(path, b"\x80\x02cmodels\nNet\n)\x81}b."),
-        "pickled object of the class",
-    ),
+    "module.pth": (lambda path: archive(path, b"\x80\x02cmodels\nNet\n)\x81}b."), "pickled object of the class"),
     "slip.pth": (lambda path: archive(path, **{"..__..__executed": b"x", "__tmp__executed": b"x"}), ""),
     "two_pickles.pth": (doubled_member, "two members"),
     "deflated.pth": (lambda path: archive(path, storage=bytes(1 << 24), method=8), "compressed"),
@@ -191,8 +175,7 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "laughs.pth": (lambda path: archive(path, laughs()), "nested too deeply"),
     "laughs_wide.pth": (
         lambda path: archive(
-            path,
-            b"\x80\x02](K\x01e" + b"q\x00](" + b"h\x00" * 2000 + b"e" + b"q\x00](" + b"h\x00" * 2000 + b"e.",
+            path, b"\x80\x02](K\x01e" + b"q\x00](" + b"h\x00" * 2000 + b"e" + b"q\x00](" + b"h\x00" * 2000 + b"e."
         ),
         "more than",
     ),
@@ -202,29 +185,20 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "huge_reach.pth": (lambda path: archive(path, weight(tensor((4,), (HUGE,), 4))), "reaches beyond"),
     "before_storage.pth": (lambda path: archive(path, weight(tensor((4,), (1,), 4, -8))), "negative"),
     "sparse.pth": (
-        lambda path: archive(
-            path, weight(b"ctorch._utils\n_rebuild_sparse_tensor\n(" + numbers(HUGE, HUGE) + b"tR")
-        ),
+        lambda path: archive(path, weight(b"ctorch._utils\n_rebuild_sparse_tensor\n(" + numbers(HUGE, HUGE) + b"tR")),
         "_rebuild_sparse_tensor",
     ),
     "cut.pth": (lambda path: (archive(path), path.write_bytes(path.read_bytes()[:-40])), "damaged"),
     "cut_old.pth": (lambda path: old(path, count=1 << 40), "ends inside a tensor"),
     "flipped.pth": (flipped, "checksum"),
-    "script.pt": (
-        lambda path: archive(path, a__constants=b"", **{"a__constants.pkl": b"\x80\x02)."}),
-        "TorchScript",
-    ),
+    "script.pt": (lambda path: archive(path, a__constants=b"", **{"a__constants.pkl": b"\x80\x02)."}), "TorchScript"),
     "huge_header.safetensors": (lambda path: safetensors(path, {}, length=1 << 62), "header"),
     "outside.safetensors": (
-        lambda path: safetensors(
-            path, {"w": {"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]}}, bytes(16)
-        ),
+        lambda path: safetensors(path, {"w": {"dtype": "F32", "shape": [4], "data_offsets": [-16, 0]}}, bytes(16)),
         "outside the file",
     ),
     "huge_shape.safetensors": (
-        lambda path: safetensors(
-            path, {"w": {"dtype": "F32", "shape": [HUGE], "data_offsets": [0, 16]}}, bytes(16)
-        ),
+        lambda path: safetensors(path, {"w": {"dtype": "F32", "shape": [HUGE], "data_offsets": [0, 16]}}, bytes(16)),
         "reaches beyond",
     ),
     "holes.safetensors": (holes, "the rest are holes"),
@@ -264,9 +238,13 @@ def stripped(name: str) -> Stripped:
         done = work(lambda: strip(name))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Stripped(
-        codes[-1], out.getvalue(), error.getvalue(), done.lines - usual.lines,
-        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10, (grown - own) << 10,
-    )  # fmt: skip
+        codes[-1],
+        out.getvalue(),
+        error.getvalue(),
+        done.lines - usual.lines,
+        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10,
+        (grown - own) << 10,
+    )
 
 
 def read_lines(path: Path) -> int:
@@ -287,9 +265,7 @@ def in_a_fork(function: Callable[[Any], Any], given: object) -> Any:
         return fork.submit(function, given).result()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in SAMPLES if name != LONG and not name.endswith(".index.json")]
-)
+@pytest.mark.parametrize("name", [name for name in SAMPLES if name != LONG and not name.endswith(".index.json")])
 def test_a_hostile_file_is_little_work(name: str, tmp_path: Path) -> None:
     SAMPLES[name][0](tmp_path / name)
     assert in_a_fork(read_lines, tmp_path / name) < LINES
@@ -325,9 +301,7 @@ def test_hostile_file_is_refused(name: str, tmp_path: Path, monkeypatch) -> None
     found = in_a_fork(stripped, name)
     assert found.lines < LINES and found.child < MEMORY and found.growth < 64 << 20
     if name == "slip.pth":  # nothing is unpacked, so the other names do not matter
-        assert found.code == 0 and sorted(tmp_path.rglob("*")) == sorted(
-            [*before, folder / "out.safetensors"]
-        )
+        assert found.code == 0 and sorted(tmp_path.rglob("*")) == sorted([*before, folder / "out.safetensors"])
         return
     assert (found.code, found.out) == (2, ""), found.error
     assert said in found.error and name.split(".")[0] in found.error and "Traceback" not in found.error

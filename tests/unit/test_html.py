@@ -46,14 +46,7 @@ class Tags(HTMLParser):
 
 
 def analysis() -> Result:
-    row = {
-        "operator": "svd",
-        "phase": "forward",
-        "dtypes": ["float32"],
-        "path": "a.py",
-        "line": 3,
-        "calls": 2,
-    }
+    row = {"operator": "svd", "phase": "forward", "dtypes": ["float32"], "path": "a.py", "line": 3, "calls": 2}
     rows = [{**row, "shapes": [["3x3"], ["4x4"]], "how": how} for how in ("native", "fallback", "refused")]
     data = {
         "root": "project",
@@ -62,24 +55,11 @@ def analysis() -> Result:
             "counts": {"name": 1},
             "mentions": [{"path": "a", "line": 1, "column": 1, "word": "cuda", "is": "name"}],
         },
-        "operators": {
-            "steps": 2,
-            "precision": "float16",
-            "counts": {"native": 1, "fallback": 1},
-            "rows": rows,
-        },
+        "operators": {"steps": 2, "precision": "float16", "counts": {"native": 1, "fallback": 1}, "rows": rows},
     }
     place = Location("a.py", 1, 1, 1, 1)
     findings = (
-        Finding(
-            "TP101",
-            Severity.ERROR,
-            Safety.REPORT,
-            place,
-            "no such thing",
-            "do this",
-            {"source": "torch.cuda.x"},
-        ),
+        Finding("TP101", Severity.ERROR, Safety.REPORT, place, "no such thing", "do this", {"source": "torch.cuda.x"}),
         Finding("TP101", Severity.INFO, Safety.SAFE, place, "renamed", "unseen", fix=(Edit(0, 0, b"x"),)),
     )
     return Result("analyze", findings, data)
@@ -160,10 +140,7 @@ def test_conversion(tmp_path: Path) -> None:
 
 def test_verdict_comes_first() -> None:
     text = Tags(render_page(port())).text
-    places = [
-        text.index(part)
-        for part in ("The port holds", "20 optimizer steps compared", "The two runs", "Changes")
-    ]
+    places = [text.index(part) for part in ("The port holds", "20 optimizer steps compared", "The two runs", "Changes")]
     assert places == sorted(places)
     assert "--from npu" not in text
 
@@ -181,14 +158,9 @@ def test_banner_of_each_word(verdict: str, kind: str, mark: str, title: str) -> 
     text = render_page(
         port(verdict=verdict, reason="the machine is too small", decide=["pip install x", "a larger machine"])
     )
-    assert (
-        f'<section class="verdict {kind}"><span aria-hidden=true>{mark}</span><div><h2>{title}</h2>' in text
-    )
+    assert f'<section class="verdict {kind}"><span aria-hidden=true>{mark}</span><div><h2>{title}</h2>' in text
     assert "The machine is too small." in text
-    assert (
-        "<h3>What would decide it</h3><ul><li><code>pip install x</code></li><li>A larger machine.</li>"
-        in text
-    )
+    assert "<h3>What would decide it</h3><ul><li><code>pip install x</code></li><li>A larger machine.</li>" in text
     found = Tags(text).text
     assert ("✕" in found) is (kind == "bad") and ("✓" in found) is (kind == "good")
 
@@ -210,9 +182,7 @@ def test_next_is_the_same_command_again() -> None:
     assert "torchport port --from npu -- -m pkg.train" in commands("-m", "pkg.train")
     python = "/somewhere/.venv/bin/python3.11"
     assert "torchport port --from npu train.py -- --lr 1" in commands(python, "train.py", "--lr", "1")
-    assert "torchport port --from npu -- python -m pkg.train --lr 1" in commands(
-        python, "-m", "pkg.train", "--lr", "1"
-    )
+    assert "torchport port --from npu -- python -m pkg.train --lr 1" in commands(python, "-m", "pkg.train", "--lr", "1")
 
 
 @pytest.mark.parametrize("name", port_results.odd())
@@ -259,11 +229,7 @@ def test_first_differences_are_a_table() -> None:
     assert [row[0] for row in rows] == ["2", "2", "2", "3", "4"]
     assert rows[1] == ["2", "update", "fc1.weight", "0.0125", "0.0126", "5.0e-02", "1.5e-07", "3e-06"]
     assert rows[2] == ["2", "setting", "optimizer 0: lr", "0.001", "0.002", "not equal", "", ""]
-    assert rows[3][3:6] == [
-        "0f3a77c2d41b9e60",
-        "9bc2d41b9e600f3a",
-        "not equal",
-    ]  # whole, other than in a terminal
+    assert rows[3][3:6] == ["0f3a77c2d41b9e60", "9bc2d41b9e600f3a", "not equal"]  # whole, other than in a terminal
     assert rows[4][3:6] == ["0.0125", "nan", "not finite"]
     losses = rows_of(render_page(port_results.gan()), "First differences")
     assert losses[0] == ["2", "loss", "train.py:66", "1.68849", "1.68914", "3.8e-04", "0.0001"]
@@ -275,12 +241,7 @@ def test_first_differences_come_before_curves() -> None:
     text = render_page(port_results.parted())
     places = [
         text.index(f"<h2>{title}</h2>")
-        for title in (
-            "First differences",
-            "Original and port",
-            "What was compared",
-            "What this comparison notices",
-        )
+        for title in ("First differences", "Original and port", "Quantities compared", "Smallest fault noticed")
     ]
     assert places == sorted(places)
 
@@ -300,17 +261,17 @@ def test_that_nothing_differs_is_said_with_what_was_compared() -> None:
 
 
 def test_quantities_are_a_table() -> None:
-    rows = rows_of(render_page(port()), "What was compared")
+    rows = rows_of(render_page(port()), "Quantities compared")
     assert rows[1] == ["gradient", "200", "20", "2.1e-06", "17", "fc1.weight", "1.5e-06", "3e-05"]
     assert rows[3] == ["setting", "6", "20", "equal", "", "", "", ""]
     assert "class=off" not in render_page(port())
     text = render_page(port_results.parted())
-    rows = rows_of(text, "What was compared")
+    rows = rows_of(text, "Quantities compared")
     assert rows[1][3] == "not finite" and rows[3][3:6] == ["not equal", "2", "optimizer 0: lr"]
-    section = text.partition("<h2>What was compared</h2>")[2].partition("</section>")[0]
+    section = text.partition("<h2>Quantities compared</h2>")[2].partition("</section>")[0]
     assert re.findall(r"<tr class=off><td>(.*?)</td>", section) == ["gradient", "update", "setting", "upload"]
     none = rows_of(
-        render_page(port(comparison=comparison(quantities=[made.quantity("upload", 0)]))), "What was compared"
+        render_page(port(comparison=comparison(quantities=[made.quantity("upload", 0)]))), "Quantities compared"
     )
     assert none == [["upload", "0", "20", "none compared", "", "", "", ""]]
 
@@ -322,23 +283,20 @@ def test_a_quantity_with_a_difference_stands_out_whatever_its_worst_is() -> None
 
 def test_what_the_comparison_notices() -> None:
     text = render_page(port())
-    rows = rows_of(text, "What this comparison notices")
+    rows = rows_of(text, "Smallest fault noticed")
     update = ["step 19, fc1.weight", "noticed", "update of fc1.weight", "5.0e-02", "3e-06"]
     assert rows[0] == ["5 % of one update", *update]
     assert rows[2][2:4] == ["noticed", "input at train.py:18, and 1 more"]
     assert "The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19." in text
     assert "<li><b>3 of 3</b>small faults noticed</li>" in text
     found = Tags(text).text
-    assert (
-        "20 steps of the original with one unit in the last place of every weight, on one thread: loss"
-        in found
-    )
+    assert "20 steps of the original with one unit in the last place of every weight, on one thread: loss" in found
     assert "NOT noticed" not in found and "not measured" not in found
 
 
 def test_a_fault_that_was_not_noticed_stands_out() -> None:
     text = render_page(port_results.blind())
-    rows = rows_of(text, "What this comparison notices")
+    rows = rows_of(text, "Smallest fault noticed")
     assert [row[2] for row in rows] == ["noticed", "NOT noticed", "not possible"]
     assert rows[1][3:] == ["", "", ""]
     assert "<span class='word error'>NOT noticed</span>" in text
@@ -347,7 +305,7 @@ def test_a_fault_that_was_not_noticed_stands_out() -> None:
 
 def test_power_that_nobody_measured() -> None:
     text = Tags(render_page(port_results.without_power())).text
-    assert "What this comparison noticesPower not measured: --no-control." in text
+    assert "Smallest fault noticedPower not measured: --no-control." in text
     assert "small faults noticed" not in text and "What the bounds rest on" not in text
 
 
@@ -364,14 +322,8 @@ def test_forced_steps_declared_roundings_and_draws() -> None:
 
 
 def test_bands_show_what_is_allowed() -> None:
-    text = draw_chart(
-        "d", {"a": [1e-7] * 4}, {"noise": [], "allowed": [1e-4, math.inf, 1e-3, 1e-3]}, logarithmic=True
-    )
-    assert (
-        text.count("<path") == 2
-        and "noise" not in text
-        and "<span class='band allowed'>allowed</span>" in text
-    )
+    text = draw_chart("d", {"a": [1e-7] * 4}, {"noise": [], "allowed": [1e-4, math.inf, 1e-3, 1e-3]}, logarithmic=True)
+    assert text.count("<path") == 2 and "noise" not in text and "<span class='band allowed'>allowed</span>" in text
     band = text.partition('class="band allowed" d="')[2].partition('"')[0]
     assert band.count("M") == band.count("Z") == 2  # a step that is not judged is a gap
     assert ">1e-03<" in text.replace("0.001", "1e-03")
@@ -389,9 +341,7 @@ def test_use_of_the_npu_is_shown() -> None:
     assert "<li class=bad><b>0</b>operators launched on the NPU" in unused
     assert "<li class=bad><b>CPU</b>held the port" in unused
     assert "npu:0, not used" in unused and "npu:0, not used" not in found
-    assert "launched on the NPU" not in render_page(
-        port(runs={"reference": run(), "npu": run(npu=True, evidence={})})
-    )
+    assert "launched on the NPU" not in render_page(port(runs={"reference": run(), "npu": run(npu=True, evidence={})}))
 
 
 def test_both_runs() -> None:
@@ -431,9 +381,7 @@ def test_modules_that_were_not_converted() -> None:
 def test_what_is_left_comes_before_what_is_done() -> None:
     found = Tags(render_page(analysis()))
     assert (
-        found.text.index("no such thing")
-        < found.text.index("Done, or good to know (1)")
-        < found.text.index("renamed")
+        found.text.index("no such thing") < found.text.index("Done, or good to know (1)") < found.text.index("renamed")
     )
     assert "unseen" not in found.text
     assert found.text.count("svd") == 3

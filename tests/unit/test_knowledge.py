@@ -86,10 +86,28 @@ def test_find(name: str, target: str | None) -> None:
 
 # What a user is promised an answer for (amp_C: apex's kernels, nvidia: DALI).
 LIBRARIES = (
-    "apex", "amp_C", "flash_attn", "xformers", "bitsandbytes", "deepspeed", "colossalai", "bmtrain", "grouped_gemm",
-    "composer", "triton", "cupy", "numba", "pycuda", "pynvml", "nvidia", "torchvision", "mmcv", "detectron2",
-    "transformer_engine", "megatron",
-)  # fmt: skip
+    "apex",
+    "amp_C",
+    "flash_attn",
+    "xformers",
+    "bitsandbytes",
+    "deepspeed",
+    "colossalai",
+    "bmtrain",
+    "grouped_gemm",
+    "composer",
+    "triton",
+    "cupy",
+    "numba",
+    "pycuda",
+    "pynvml",
+    "nvidia",
+    "torchvision",
+    "mmcv",
+    "detectron2",
+    "transformer_engine",
+    "megatron",
+)
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
@@ -110,8 +128,16 @@ def test_notes_are_half_sentences() -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_device"),
-    [("device", True), ("args_device", True), ("map_location", True), ("dev", True), ("devices", True),
-     ("developer", False), ("backend", False), ("stdev", False)],
-)  # fmt: skip
+    [
+        ("device", True),
+        ("args_device", True),
+        ("map_location", True),
+        ("dev", True),
+        ("devices", True),
+        ("developer", False),
+        ("backend", False),
+        ("stdev", False),
+    ],
+)
 def test_names_of_devices(name: str, is_device: bool) -> None:
     assert bool(load_role("device").names.match(name)) is is_device

@@ -49,8 +49,7 @@ def test_several_processes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "file"),
-    [("pkg.train", "pkg/train.py"), ("main", "main/__main__.py"), ("space.go", "lib/space/go.py")],
+    ("name", "file"), [("pkg.train", "pkg/train.py"), ("main", "main/__main__.py"), ("space.go", "lib/space/go.py")]
 )
 def test_a_module_is_found_without_importing_it(folder: Path, name: str, file: str) -> None:
     (folder / "pkg" / "__init__.py").write_text("1/0")
@@ -83,15 +82,29 @@ def test_a_module_that_is_not_there(folder: Path, name: str) -> None:
             (*TORCHRUN, "--master_port=29501", "--nproc_per_node=3", "train.py", "-x"),
             3,
         ),
-        ("torchrun --nproc-per-node gpu -r 3 train.py -x",
-         (*TORCHRUN, "--standalone", "--nproc-per-node", "gpu", "-r", "3", "train.py", "-x"), 0),
-        ("torchrun --nnodes 2 --nproc-per-node 2 train.py -x",
-         (*TORCHRUN, "--nnodes", "2", "--nproc-per-node", "2", "train.py", "-x"), 2),
+        (
+            "torchrun --nproc-per-node gpu -r 3 train.py -x",
+            (*TORCHRUN, "--standalone", "--nproc-per-node", "gpu", "-r", "3", "train.py", "-x"),
+            0,
+        ),
+        (
+            "torchrun --nnodes 2 --nproc-per-node 2 train.py -x",
+            (*TORCHRUN, "--nnodes", "2", "--nproc-per-node", "2", "train.py", "-x"),
+            2,
+        ),
         (
             "python -u -m torch.distributed.launch --use_env --nproc_per_node 2 train.py -x",
             (
-                PYTHON, "-u", *TORCHRUN[1:-1], "torch.distributed.launch", "--standalone", "--use_env",
-                "--nproc_per_node", "2", "train.py", "-x",
+                PYTHON,
+                "-u",
+                *TORCHRUN[1:-1],
+                "torch.distributed.launch",
+                "--standalone",
+                "--use_env",
+                "--nproc_per_node",
+                "2",
+                "train.py",
+                "-x",
             ),
             2,
         ),
@@ -101,13 +114,19 @@ def test_a_module_that_is_not_there(folder: Path, name: str) -> None:
             2,
         ),
         ("accelerate-launch --brand_new_flag train.py -x", (*ACCELERATE, "--brand_new_flag", "train.py", "-x"), 0),
-        ("deepspeed --num_gpus 2 train.py -x",
-         (*TORCHRUN[:-1], "deepspeed.launcher.runner", "--num_gpus", "2", "train.py", "-x"), 2),
-        ("deepspeed --include localhost:1,3 train.py -x",
-         (*TORCHRUN[:-1], "deepspeed.launcher.runner", "--include", "localhost:1,3", "train.py", "-x"), 2),
+        (
+            "deepspeed --num_gpus 2 train.py -x",
+            (*TORCHRUN[:-1], "deepspeed.launcher.runner", "--num_gpus", "2", "train.py", "-x"),
+            2,
+        ),
+        (
+            "deepspeed --include localhost:1,3 train.py -x",
+            (*TORCHRUN[:-1], "deepspeed.launcher.runner", "--include", "localhost:1,3", "train.py", "-x"),
+            2,
+        ),
         ("fabric run --devices 2 train.py -x", ("fabric", "run", "--devices", "2", "train.py", "-x"), 2),
     ],
-)  # fmt: skip
+)
 def test_a_command_line(folder: Path, text: str, command: tuple[str, ...], processes: int) -> None:
     launch = line(folder, text)
     assert launch.command == command
@@ -183,9 +202,7 @@ def test_what_cannot_be_started(folder: Path, text: str, says: str) -> None:
     assert error.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "text", ["torchrun train.py", "bash run.sh", "accelerate launch train.py", "python -c pass"]
-)
+@pytest.mark.parametrize("text", ["torchrun train.py", "bash run.sh", "accelerate launch train.py", "python -c pass"])
 def test_who_counts_the_processes_is_clear(folder: Path, text: str) -> None:
     with pytest.raises(TorchportError, match="--nproc 2 cannot be given to"):
         line(folder, text, nproc=2)

@@ -15,9 +15,7 @@ from torchport.launch.notebook import as_script, describe_left_out, locate_cell_
 
 def notebook(*sources: str) -> bytes:
     made = [{"cell_type": "code", "source": text.splitlines(keepends=True)} for text in sources]
-    return json.dumps(
-        {"cells": [{"cell_type": "markdown", "source": ["# no"]}, *made], "nbformat": 4}
-    ).encode()
+    return json.dumps({"cells": [{"cell_type": "markdown", "source": ["# no"]}, *made], "nbformat": 4}).encode()
 
 
 FIRST = "!nvidia-smi\n%matplotlib inline\nx = 1\n"
@@ -90,9 +88,7 @@ def test_cells_share_their_names_and_have_stand_ins(tmp_path: Path) -> None:
 def test_an_error_names_its_cell_and_line(tmp_path: Path) -> None:
     ended = start(tmp_path, "%matplotlib inline\n", "x = 0\n\n1 / x\n")
     assert ended.returncode == 1
-    assert ended.stderr.startswith(
-        "nb.ipynb, cell 1, line 1: left out, it is IPython's: %matplotlib inline\n"
-    )
+    assert ended.stderr.startswith("nb.ipynb, cell 1, line 1: left out, it is IPython's: %matplotlib inline\n")
     assert 'File "nb.ipynb, cell 2", line 3, in <module>\n' in ended.stderr
     assert "ZeroDivisionError" in ended.stderr
 

@@ -25,31 +25,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 OWN = st.sampled_from(
-    [
-        ["--out", "x"],
-        ["--out=y"],
-        ["-t", "3"],
-        ["-t-1"],
-        ["--timeout", "-1"],
-        ["-q"],
-        ["--quiet"],
-        ["--pair", "a", "b"],
-    ]
+    [["--out", "x"], ["--out=y"], ["-t", "3"], ["-t-1"], ["--timeout", "-1"], ["-q"], ["--quiet"], ["--pair", "a", "b"]]
 )
 # No word of torchport's, and none that begins one with its value.
 FOREIGN = st.from_regex(r"\A(--?[a-su-z0-9][a-z0-9=_.-]{0,6}|[a-z0-9./]{1,8}|-|-\d)\Z").filter(
-    lambda word: (
-        word.partition("=")[0] not in ("--out", "--timeout", "--quiet", "--pair", "-q", "-h", "--help")
-    )
+    lambda word: word.partition("=")[0] not in ("--out", "--timeout", "--quiet", "--pair", "-q", "-h", "--help")
 )
 
 
 @given(
     before=st.lists(OWN),
     target=st.sampled_from([["train.py"], ["-"], ["-m", "pkg.train"], ["-mpkg.train"]]),
-    mixture=st.lists(
-        st.one_of(OWN.map(lambda words: (True, words)), FOREIGN.map(lambda word: (False, [word])))
-    ),
+    mixture=st.lists(st.one_of(OWN.map(lambda words: (True, words)), FOREIGN.map(lambda word: (False, [word])))),
     after=st.lists(st.text(max_size=5)),
 )
 def test_any_mixture_comes_apart(
@@ -95,8 +82,7 @@ p.add_argument("-t", "--temperature"); p.add_argument("--out", default="x")
 
 
 @pytest.mark.parametrize(
-    ("words", "both"),
-    [("--out x", "--out"), ("--out=x", "--out"), ("-t 1", "-t"), ("-t1", "-t"), ("-h", "-h")],
+    ("words", "both"), [("--out x", "--out"), ("--out=x", "--out"), ("-t 1", "-t"), ("-t1", "-t"), ("-h", "-h")]
 )
 def test_a_word_of_both_is_refused(tmp_path: Path, words: str, both: str) -> None:
     script = tmp_path / "train.py"
@@ -128,11 +114,7 @@ def test_both_spellings_have_the_other_words(tmp_path: Path) -> None:
 def test_a_word_in_front_or_of_one_side_is_not_refused(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    for words in (
-        ["-t", "1", "-h", str(script)],
-        [str(script), "--timeout", "1"],
-        [str(script), "--", "-t", "1"],
-    ):
+    for words in (["-t", "1", "-h", str(script)], [str(script), "--timeout", "1"], [str(script), "--", "-t", "1"]):
         refuse_shared("port", parser(), split_words(parser(), words))
     script.write_text("not python")
     refuse_shared("port", parser(), split_words(parser(), [str(script), "--out", "x"]))

@@ -53,9 +53,7 @@ def numbers(*values: int) -> bytes:
 
 def stored(key: str, shape: tuple[int, ...], stride: tuple[int, ...], count: int, offset: int = 0) -> bytes:
     """The pickle of a tensor, as torch writes it."""
-    place = (
-        b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(key) + text("cpu") + number(count) + b"tQ"
-    )
+    place = b"(" + text("storage") + b"ctorch\nFloatStorage\n" + text(key) + text("cpu") + number(count) + b"tQ"
     rest = number(offset) + numbers(*shape) + numbers(*stride) + b"\x89ccollections\nOrderedDict\n)R"
     return b"ctorch._utils\n_rebuild_tensor_v2\n(" + place + rest + b"tR"
 
@@ -75,9 +73,7 @@ def archive(what: bytes, **storages: list[float]) -> bytes:
 
 
 def model(values: list[float], loss: float = 0.5) -> bytes:
-    what = dictionary(
-        net=dictionary(weight=stored("k", (2, 2), (2, 1), 4)), loss=b"G" + struct.pack(">d", loss)
-    )
+    what = dictionary(net=dictionary(weight=stored("k", (2, 2), (2, 1), 4)), loss=b"G" + struct.pack(">d", loss))
     return archive(what, k=values)
 
 
@@ -95,15 +91,10 @@ def test_checkpoints_of_equal_tensors(runs: tuple[Path, Path]) -> None:
         (model([1, 2, 3, 5]), "net.weight: 1.8e-01"),
         (model([1, 2, 3, float("nan")]), "net.weight: inf"),
         (model([1, 2, 3, 4], loss=0.6), "loss: 1.7e-01"),
-        (
-            archive(dictionary(net=stored("k", (4,), (1,), 4)), k=[1, 2, 3, 4]),
-            "only the original's has net.weight",
-        ),
+        (archive(dictionary(net=stored("k", (4,), (1,), 4)), k=[1, 2, 3, 4]), "only the original's has net.weight"),
         (
             archive(
-                dictionary(
-                    net=dictionary(weight=stored("k", (4,), (1,), 4)), loss=b"G" + struct.pack(">d", 0.5)
-                ),
+                dictionary(net=dictionary(weight=stored("k", (4,), (1,), 4)), loss=b"G" + struct.pack(">d", 0.5)),
                 k=[1, 2, 3, 4],
             ),
             "float32[2, 2] against float32[4]",
@@ -131,9 +122,7 @@ def test_strides_are_followed(runs: tuple[Path, Path]) -> None:
     assert (row.equal, row.difference) == (True, 0.0)
 
 
-def test_random_states_and_times_are_left_out_and_networks_of_such_names_are_not(
-    runs: tuple[Path, Path],
-) -> None:
+def test_random_states_and_times_are_left_out_and_networks_of_such_names_are_not(runs: tuple[Path, Path]) -> None:
     def saved(rng: float, network: float, seconds: int) -> bytes:
         what = dictionary(
             torch_rng_state=stored("a", (1,), (1,), 1),
@@ -162,9 +151,7 @@ def test_nothing_in_a_pickle_is_run(runs: tuple[Path, Path], tmp_path: Path, pro
     data = pickle.dumps({"x": Harmful(str(made))}, protocol)
     compare(runs, "model.pt", data, pickle.dumps({"x": Harmful(str(made) + "2")}, protocol))
     shell = b"\x80\x02cos\nsystem\n(" + text(f"touch {made}") + b"tR"
-    attribute = (
-        b"cbuiltins\ngetattr\n(cos\nsystem\n" + text("__call__") + b"tR(" + text(f"touch {made}") + b"tR"
-    )
+    attribute = b"cbuiltins\ngetattr\n(cos\nsystem\n" + text("__call__") + b"tR(" + text(f"touch {made}") + b"tR"
     row = compare(runs, "model.pt", archive(shell), archive(attribute))
     assert row.equal is not True
     assert not made.exists()
@@ -223,15 +210,8 @@ def test_what_torch_writes_is_read(runs: tuple[Path, Path]) -> None:
 
 
 def npy(values: list[float], dtype: str = "<f4") -> bytes:
-    header = (
-        repr({"descr": dtype, "fortran_order": False, "shape": (len(values),)}).encode().ljust(117) + b"\n"
-    )
-    return (
-        b"\x93NUMPY\x01\x00"
-        + struct.pack("<H", len(header))
-        + header
-        + struct.pack(f"<{len(values)}f", *values)
-    )
+    header = repr({"descr": dtype, "fortran_order": False, "shape": (len(values),)}).encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}f", *values)
 
 
 def safetensors(values: list[float]) -> bytes:
@@ -327,9 +307,7 @@ def test_missing_files_are_named(runs: tuple[Path, Path]) -> None:
         ("x.jpg", b"\xff1", b"\xff2", None),
     ],
 )
-def test_kinds(
-    runs: tuple[Path, Path], name: str, one: bytes | str, other: bytes | str, equal: bool | None
-) -> None:
+def test_kinds(runs: tuple[Path, Path], name: str, one: bytes | str, other: bytes | str, equal: bool | None) -> None:
     row = compare(runs, name, one, other)
     assert row.equal is equal, row
     assert equal is True or row.note
@@ -362,9 +340,7 @@ def test_names_with_dates_belong_together(runs: tuple[Path, Path]) -> None:
     assert [row.equal for row in compare_files(*runs)].count(False) == 2
 
 
-@given(
-    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=5), st.floats(1e-9, 1e-4)
-)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=5), st.floats(1e-9, 1e-4))
 def test_rounding_never_makes_texts_differ(values: list[float], error: float) -> None:
     one = " ".join(f"loss {value:.9g}" for value in values)
     other = " ".join(f"loss {value * (1 + error):.9g}" for value in values)

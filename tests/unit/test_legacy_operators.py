@@ -37,9 +37,7 @@ def test_what_is_listed_for_mindspore_is_there() -> None:
 
 def defined_twice(sources: list[str]) -> set[str]:
     """The second definition of a name would be dropped without a word."""
-    found = Counter(
-        name for text in sources for name in re.findall(r"^LEGACY\(\s*(\w+),", text, re.MULTILINE)
-    )
+    found = Counter(name for text in sources for name in re.findall(r"^LEGACY\(\s*(\w+),", text, re.MULTILINE))
     return {name for name, count in found.items() if count > 1}
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 CHECKS = Path(__file__).with_name("data") / "torch_checks.py"
-NAMES = [
-    node.name for node in ast.parse(CHECKS.read_text()).body if getattr(node, "name", "").startswith("check_")
-]
+NAMES = [node.name for node in ast.parse(CHECKS.read_text()).body if getattr(node, "name", "").startswith("check_")]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +31,7 @@ def test_there_are_checks():
     assert len(NAMES) > 15
 
 
-@pytest.mark.parametrize(
-    "module", ["torchport.auto", "torchport.record.reference", "torchport.record.recorder"]
-)
+@pytest.mark.parametrize("module", ["torchport.auto", "torchport.record.reference", "torchport.record.recorder"])
 def test_import_is_light(module, imports_little):
     assert imports_little(module)
 

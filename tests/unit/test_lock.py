@@ -35,9 +35,7 @@ def test_a_second_one_is_told_who_works_there(tmp_path: Path) -> None:
     process, child = holder(out)
     try:
         with (
-            pytest.raises(
-                TorchportError, match=rf"another torchport port works in .*process {process.pid}\)"
-            ),
+            pytest.raises(TorchportError, match=rf"another torchport port works in .*process {process.pid}\)"),
             lock_folder(out),
         ):
             pytest.fail("both have the lock")

@@ -14,9 +14,7 @@ PROVOKED = tomllib.loads((INJECTED / "set.toml").read_text("utf-8"))
 
 def test_the_set_is_whole() -> None:
     kinds = collections.Counter((row["made"], row["half"]) for row in SET.values())
-    assert kinds == dict.fromkeys(
-        [("vnpu", "open"), ("vnpu", "kept"), ("written", "open"), ("written", "kept")], 15
-    )
+    assert kinds == dict.fromkeys([("vnpu", "open"), ("vnpu", "kept"), ("written", "open"), ("written", "kept")], 15)
     logs = {path.stem for path in LOGS.iterdir() if path.name not in ("set.toml", "clean")}
     assert logs == set(SET)
     assert all(row["source"] for row in SET.values() if row["made"] == "written")
@@ -25,9 +23,7 @@ def test_the_set_is_whole() -> None:
 
 def test_each_has_several_lines() -> None:
     for name in SET:
-        files = (
-            [LOGS / f"{name}.txt"] if (LOGS / f"{name}.txt").exists() else list((LOGS / name).glob("*.txt"))
-        )
+        files = [LOGS / f"{name}.txt"] if (LOGS / f"{name}.txt").exists() else list((LOGS / name).glob("*.txt"))
         assert files
         assert all(len(file.read_text("utf-8").splitlines()) > 1 for file in files), name
 

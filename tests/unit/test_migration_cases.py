@@ -66,7 +66,7 @@ DEFECTS = {
     ),
     "TorchScript": (
         "import torch\n@torch.jit.script\ndef f(x):\n    return x.is_cuda\n",
-        "import torch\nimport torch_npu\n@torch.jit.script\ndef f(x):\n    return (x.device.type == \"npu\")\n",
+        'import torch\nimport torch_npu\n@torch.jit.script\ndef f(x):\n    return (x.device.type == "npu")\n',
     ),
     "CUDAGraph": (
         "import torch\ng = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n",
@@ -76,10 +76,7 @@ DEFECTS = {
         "import torch\na = torch.device('cpu')\nb = torch.device('cuda')\n",
         "import torch\nimport torch_npu\na = torch.device('cpu')\nb = torch.device('npu')\n",
     ),
-    "class constants and their uses": (
-        "class RNGType:\n    CUDA = 'cuda'\nif kind == RNGType.CUDA:\n    pass\n",
-        None,
-    ),
+    "class constants and their uses": ("class RNGType:\n    CUDA = 'cuda'\nif kind == RNGType.CUDA:\n    pass\n", None),
     "activities that only other devices have": (
         "from torch import profiler as p\nx = [p.ProfilerActivity.CUDA, p.ProfilerActivity.XPU]\n",
         "from torch import profiler as p\nimport torch_npu\n"
@@ -105,7 +102,7 @@ DEFECTS = {
     ),
     "masks are assigned as they were": ("import torch\n# cuda\nx[mask] = y[mask]\n", None),
     "statements with several imports": ("import amp_C, os\nos.getcwd()\n", None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DEFECTS)
@@ -127,20 +124,13 @@ def test_any_path_name(tmp_path: Path) -> None:
 
 
 def test_one_bad_file_does_not_stop_the_others(tmp_path: Path) -> None:
-    texts = {
-        "a.py": "import torch\nprint 'cuda'\n",
-        "b.py": "import torch\ntorch.cuda.init()\n",
-        "c.py": "cuda = (\n",
-    }
+    texts = {"a.py": "import torch\nprint 'cuda'\n", "b.py": "import torch\ntorch.cuda.init()\n", "c.py": "cuda = (\n"}
     (tmp_path / "in").mkdir()
     for name, text in texts.items():
         (tmp_path / "in" / name).write_text(text)
     result = convert_tree(tmp_path / "in", tmp_path / "out")
     assert result.data["changed"] == ["b.py"]
-    assert {one.location.path for one in result.findings if one.code == "TP901" and one.location} == {
-        "a.py",
-        "c.py",
-    }
+    assert {one.location.path for one in result.findings if one.code == "TP901" and one.location} == {"a.py", "c.py"}
     assert (tmp_path / "out" / "a.py").read_text() == texts["a.py"]
 
 
@@ -185,12 +175,18 @@ INTERFACES = [
     ("torch.device('cuda:0')", "torch.device('npu:0')"),
     ("torch.autograd.profiler.profile(use_cuda=True)", 'torch.autograd.profiler.profile(use_device="npu")'),
     ("torch.cuda.Event()", "torch.npu.Event()"),
-    *((f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='cuda')",
-       f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='npu')")
-      for dtype in ("long", "int", "half", "float", "bool")),
-    *((f"torch.cuda.{kind}Tensor([1, 2, 3])", f"torch.npu.{kind}Tensor([1, 2, 3])")
-      for kind in ("Bool", "Float", "Int", "Long", "Half")),
-]  # fmt: skip
+    *(
+        (
+            f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='cuda')",
+            f"torch.tensor([1, 2, 3], dtype=torch.{dtype}, device='npu')",
+        )
+        for dtype in ("long", "int", "half", "float", "bool")
+    ),
+    *(
+        (f"torch.cuda.{kind}Tensor([1, 2, 3])", f"torch.npu.{kind}Tensor([1, 2, 3])")
+        for kind in ("Bool", "Float", "Int", "Long", "Half")
+    ),
+]
 
 
 @pytest.mark.parametrize(("before", "after"), INTERFACES)
@@ -223,8 +219,12 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
     "4 aliases": (
         "from torch import cuda as tc\nimport torch.cuda as C\nfrom torch.cuda import is_available, Event\n"
         "tc.Stream(), C.CUDAGraph(), is_available(), Event()\n",
-        ["from torch import npu as tc", "import torch_npu.npu as C", "from torch_npu.npu import is_available, Event",
-         "tc.Stream(), C.NPUGraph(), is_available(), Event()"],
+        [
+            "from torch import npu as tc",
+            "import torch_npu.npu as C",
+            "from torch_npu.npu import is_available, Event",
+            "tc.Stream(), C.NPUGraph(), is_available(), Event()",
+        ],
         set(),
     ),
     "5 amp": (
@@ -241,11 +241,7 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
         ["default='npu', choices=['npu', 'cpu']", "'--no-cuda'", "'ASCEND_RT_VISIBLE_DEVICES'", "device=args.device"],
         set(),
     ),
-    "8 is_cuda": (
-        "import torch\nx = torch.ones(1)\nif x.is_cuda:\n    pass\n",
-        ["if x.is_npu:"],
-        set(),
-    ),
+    "8 is_cuda": ("import torch\nx = torch.ones(1)\nif x.is_cuda:\n    pass\n", ["if x.is_npu:"], set()),
     "9 typed tensors": (
         "import torch\nx = x.type('torch.cuda.FloatTensor')\nisinstance(x, torch.cuda.FloatTensor)\n"
         "torch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
@@ -255,8 +251,12 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
     "10 backends": (
         "import torch\ntorch.backends.cudnn.benchmark = True\ntorch.backends.cuda.matmul.allow_tf32 = True\n"
         "assert torch.version.cuda\nwith torch.backends.cuda.sdp_kernel():\n    pass\n",
-        ["torch.backends.cudnn.benchmark = True", "torch.npu.matmul.allow_hf32 = True", "torch.version.cuda",
-         "torch.backends.cuda.sdp_kernel()"],
+        [
+            "torch.backends.cudnn.benchmark = True",
+            "torch.npu.matmul.allow_hf32 = True",
+            "torch.version.cuda",
+            "torch.backends.cuda.sdp_kernel()",
+        ],
         {"TP101"},
     ),
     "11 arguments": (
@@ -285,18 +285,28 @@ PATTERNS: dict[str, tuple[str, list[str], set[str]]] = {
         "torch.cuda.get_arch_list()\nif torch.cuda.get_device_capability()[0] >= 8:\n    pass\n"
         "print(prof.key_averages().table(sort_by='cuda_time_total'))\n"
         "with torch.autograd.profiler.profile(use_cuda=True):\n    pass\n",
-        ["from torch_npu.npu import mstx", "mstx.mark('x')", "torch.npu.NPUGraph()", "torch.npu.get_device_capability()"],
+        [
+            "from torch_npu.npu import mstx",
+            "mstx.mark('x')",
+            "torch.npu.NPUGraph()",
+            "torch.npu.get_device_capability()",
+        ],
         {"TP101", "TP150", "TP170", "TP401"},
     ),
     "15 distributed": (
         "import torch\nimport torch.distributed as dist\ndist.init_process_group('cpu:gloo,cuda:nccl')\n"
         "assert dist.get_backend() == 'nccl'\nb = dist.Backend.NCCL\ndist.is_nccl_available()\n"
         "try:\n    pass\nexcept torch.cuda.OutOfMemoryError:\n    pass\n",
-        ["'cpu:gloo,npu:hccl'", "get_backend() == 'hccl'", "dist.Backend.HCCL", "dist.is_hccl_available()",
-         "except torch.OutOfMemoryError"],
+        [
+            "'cpu:gloo,npu:hccl'",
+            "get_backend() == 'hccl'",
+            "dist.Backend.HCCL",
+            "dist.is_hccl_available()",
+            "except torch.OutOfMemoryError",
+        ],
         set(),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -331,7 +341,7 @@ PATTERN_7 = {
         "FROM nvidia/cuda:12.1.0-devel\nENV CUDA_VISIBLE_DEVICES=0\n",
         "FROM nvidia/cuda:12.1.0-devel\nENV ASCEND_RT_VISIBLE_DEVICES=0\n",
     ),
-}  # fmt: skip
+}
 
 
 def test_pattern_7_other_files(tmp_path: Path) -> None:
@@ -381,6 +391,5 @@ def test_flash_attention_conditions_are_said_at_the_call() -> None:
     text = "from flash_attn import flash_attn_func\no = flash_attn_func(q, k, v, causal=True)\n"
     findings = convert_source(text.encode(), "a.py").findings
     assert any(
-        "sparse_mode=3" in finding.hint and finding.location and finding.location.line == 2
-        for finding in findings
+        "sparse_mode=3" in finding.hint and finding.location and finding.location.line == 2 for finding in findings
     )

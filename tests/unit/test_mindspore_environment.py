@@ -122,9 +122,12 @@ def kernel(x):
 print(kernel(3), version.version, sys_version.__sys_version__)
 """
     result = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(home.PYTHON)}, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(home.PYTHON)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     stated = (home.HOME / "compiler" / "version.info").read_text().strip().removeprefix("Version=")
     assert result.stdout.split() == ["3", stated, stated], result.stderr
 
@@ -132,8 +135,7 @@ print(kernel(3), version.version, sys_version.__sys_version__)
 def test_a_program_for_torch_npu_does_not_load_it() -> None:
     program = "import sys, torchport.vnpu; print('torchport.vnpu.mindspore' in sys.modules)"
     assert (
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-        == "False\n"
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
     )
     assert "mindspore" not in vnpu.__all__
 

@@ -56,9 +56,14 @@ MINGPT = {
     "mingpt/unused.py": "import torch\n",
 }
 OF_MINGPT = {
-    "projects/adder/adder.py", "projects/adder/local.py", "mingpt/__init__.py", "mingpt/model.py",
-    "mingpt/trainer.py", "mingpt/utils.py", "mingpt/bpe.py",
-}  # fmt: skip
+    "projects/adder/adder.py",
+    "projects/adder/local.py",
+    "mingpt/__init__.py",
+    "mingpt/model.py",
+    "mingpt/trainer.py",
+    "mingpt/utils.py",
+    "mingpt/bpe.py",
+}
 
 
 def test_a_library_in_the_root_of_the_project(tmp_path: Path) -> None:
@@ -71,10 +76,7 @@ def test_a_library_in_the_root_of_the_project(tmp_path: Path) -> None:
 
 def test_without_a_project_only_the_folder_of_the_script(tmp_path: Path) -> None:
     write(tmp_path, MINGPT)
-    assert set(names(tmp_path, "projects/adder/adder.py")) == {
-        "projects/adder/adder.py",
-        "projects/adder/local.py",
-    }
+    assert set(names(tmp_path, "projects/adder/adder.py")) == {"projects/adder/adder.py", "projects/adder/local.py"}
     # Found through PYTHONPATH it is still outside of the project.
     assert "mingpt/model.py" not in names(tmp_path, "projects/adder/adder.py", path=["."])
 
@@ -95,12 +97,7 @@ def test_a_library_on_the_path(tmp_path: Path) -> None:
 def test_what_is_installed_does_not_belong(tmp_path: Path) -> None:
     write(
         tmp_path,
-        {
-            "train.py": "import a, b\n",
-            "pyproject.toml": "",
-            "venv/lib/a.py": "",
-            "deps/site-packages/b.py": "",
-        },
+        {"train.py": "import a, b\n", "pyproject.toml": "", "venv/lib/a.py": "", "deps/site-packages/b.py": ""},
     )
     assert names(tmp_path, "train.py", path=["venv/lib", "deps/site-packages"]) == ["train.py"]
 
@@ -121,23 +118,24 @@ def test_a_package_that_is_started_as_a_module(tmp_path: Path) -> None:
     found = names(tmp_path, "pkg/sub/train.py", module=True)
     assert found[0] == "pkg/sub/train.py"
     assert set(found) == {
-        "pkg/__init__.py", "pkg/sub/__init__.py", "pkg/sub/train.py", "pkg/sub/other.py", "pkg/model.py",
-        "pkg/setup.py", "helper.py",
-    }  # fmt: skip
+        "pkg/__init__.py",
+        "pkg/sub/__init__.py",
+        "pkg/sub/train.py",
+        "pkg/sub/other.py",
+        "pkg/model.py",
+        "pkg/setup.py",
+        "helper.py",
+    }
 
 
 def test_the_script_s_folder_comes_before_the_project(tmp_path: Path) -> None:
-    write(
-        tmp_path, {"app/train.py": "import utils\n", "app/utils.py": "", "utils.py": "", "pyproject.toml": ""}
-    )
+    write(tmp_path, {"app/train.py": "import utils\n", "app/utils.py": "", "utils.py": "", "pyproject.toml": ""})
     assert names(tmp_path, "app/train.py") == ["app/train.py", "app/utils.py"]
 
 
 def test_notebooks_and_names_in_calls(tmp_path: Path) -> None:
     cell = '{"cells": [{"cell_type": "code", "source": ["%matplotlib inline\\n", "import a"]}]}'
-    write(
-        tmp_path, {"nb.ipynb": cell, "a.py": "import importlib\nimportlib.import_module('b')\n", "b.py": "("}
-    )
+    write(tmp_path, {"nb.ipynb": cell, "a.py": "import importlib\nimportlib.import_module('b')\n", "b.py": "("})
     assert set(names(tmp_path, "nb.ipynb")) == {"nb.ipynb", "a.py", "b.py"}
 
 
@@ -170,12 +168,7 @@ def test_what_the_converter_leaves_and_names_cuda(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "place",
-    [
-        "venv/lib/python3.11/site-packages/lib/a.py",
-        "usr/lib/python3/dist-packages/a.py",
-        "target/lib/sub/a.py",
-    ],
+    "place", ["venv/lib/python3.11/site-packages/lib/a.py", "usr/lib/python3/dist-packages/a.py", "target/lib/sub/a.py"]
 )
 def test_installed_packages_are_not_the_user_s(tmp_path: Path, place: str) -> None:
     write(tmp_path, {place: LIBRARY, "target/lib-1.0.dist-info/METADATA": "", "own/a.py": LIBRARY})

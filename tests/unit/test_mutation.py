@@ -45,9 +45,7 @@ HEADER = """
     OP_EXPORT int NAME() { CHECK; return 0; }
 """
 SIGNATURES = {
-    "aclnnScaled": {
-        "params": [["double", "alpha", 0], ["bool", "keepDim", 0], ["const aclTensor*", "self", 0]]
-    },
+    "aclnnScaled": {"params": [["double", "alpha", 0], ["bool", "keepDim", 0], ["const aclTensor*", "self", 0]]},
     "aclnnSub": {"params": [["const aclScalar*", "alpha", 0]]},
     "aclnnMul": {"params": [["const aclScalar*", "alpha", 0]]},
 }

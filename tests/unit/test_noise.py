@@ -31,14 +31,17 @@ def seen(folder, text, noise=True, **options):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_noise_is_one_unit_in_the_last_place(tmp_path, dtype):
-    found = seen(tmp_path / "one", f"""
+    found = seen(
+        tmp_path / "one",
+        f"""
 layer = torch.nn.LeakyReLU(0.3)
 x = torch.randn(4000, generator=torch.Generator().manual_seed(1)).to(torch.{dtype})
 plain, moved = check(layer, x)
 assert moved.dtype is torch.{dtype}
 keep("places", places(plain, moved))
 keep("up", (moved > plain).double().mean())
-""")  # fmt: skip
+""",
+    )
     ((places,),) = found["places"]
     assert set(places) <= {0, 1}
     assert sum(places) > 0.95 * len(places)
@@ -46,27 +49,30 @@ keep("up", (moved > plain).double().mean())
 
 
 def test_without_noise_nothing_is_moved(tmp_path):
-    text = (
-        "plain, moved = check(torch.nn.LeakyReLU(0.3), torch.randn(99)); keep('places', places(plain, moved))"
-    )
+    text = "plain, moved = check(torch.nn.LeakyReLU(0.3), torch.randn(99)); keep('places', places(plain, moved))"
     assert set(seen(tmp_path / "one", text, noise=False)["places"][0][0]) == {0}
 
 
 def test_whole_numbers_stay(tmp_path):
     """BCELoss refuses 1.0000001, and a mask of -0.0000001 is no mask."""
-    found = seen(tmp_path / "one", """
+    found = seen(
+        tmp_path / "one",
+        """
 layer = torch.nn.Sigmoid()
 p = layer(torch.tensor([200.0, -200.0, 0.3], requires_grad=True))
 torch.nn.BCELoss()(p, torch.tensor([1.0, 0.0, 1.0])).backward()
 keep("p", p)
 keep("infinite", torch.nn.ReLU()(torch.tensor([math.inf, 5.0, -1.0])))
-""")  # fmt: skip
+""",
+    )
     assert found["p"][0][0][:2] == [1.0, 0.0]
     assert found["infinite"][0][0] == [math.inf, 5.0, 0.0]
 
 
 def test_only_innermost_calls_are_moved_and_each_once(tmp_path):
-    found = seen(tmp_path / "one", """
+    found = seen(
+        tmp_path / "one",
+        """
 class Outer(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -81,14 +87,17 @@ x = torch.randn(500)
 for kind in (Outer, Alone):
     plain = torch.nn.functional.leaky_relu(x, 0.5)
     keep("places", places(plain, kind()(x)))
-""")  # fmt: skip
+""",
+    )
     for (places,) in found["places"]:
         assert set(places) <= {0, 1}
         assert sum(places) > 450
 
 
 def test_tuples_packed_sequences_and_integers(tmp_path):
-    found = seen(tmp_path / "one", """
+    found = seen(
+        tmp_path / "one",
+        """
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 lstm = torch.nn.LSTM(3, 4)
 plain, moved = check(lstm, torch.randn(5, 2, 3))
@@ -103,7 +112,8 @@ x = torch.randn(6, 6)
 given = Index()(x)
 assert torch.equal(given["index"], x.argmax(1)) and given["none"] is None
 keep("places", places(x * 1.1, given["values"][0]))
-""")  # fmt: skip
+""",
+    )
     for row in found["places"]:
         for places in row:
             assert set(places) <= {0, 1}
@@ -111,7 +121,9 @@ keep("places", places(x * 1.1, given["values"][0]))
 
 
 def test_gradients_are_moved_by_one_unit_and_modules_in_place_work(tmp_path):
-    found = seen(tmp_path / "one", """
+    found = seen(
+        tmp_path / "one",
+        """
 x = torch.randn(300, requires_grad=True)
 layer = torch.nn.Linear(300, 20)
 weight = torch.randn(20)
@@ -123,7 +135,8 @@ net(torch.randn(3, 4)).sum().backward()
 plain = torch.randn(5)
 same = torch.nn.Identity()(plain)
 assert same is plain
-""")  # fmt: skip
+""",
+    )
     gradient, bias, expected, weight = found["gradient"][0]
     assert gradient == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert bias == pytest.approx(weight, rel=2**-22)
@@ -134,9 +147,7 @@ assert same is plain
 def test_the_noise_moves_no_generator_and_no_statistics(tmp_path):
     """The script draws the same numbers, sees the same states, and its BatchNorm counts as before."""
     plain, own = recorded.run(tmp_path / "plain", TRAIN + "keep('state', torch.get_rng_state())")
-    noisy, other = recorded.run(
-        tmp_path / "noisy", TRAIN + "keep('state', torch.get_rng_state())", noise=True
-    )
+    noisy, other = recorded.run(tmp_path / "noisy", TRAIN + "keep('state', torch.get_rng_state())", noise=True)
     assert own["own numbers"] == other["own numbers"]
     assert own["inputs"] == other["inputs"]
     assert plain.of_kind("random") == noisy.of_kind("random") == []
@@ -201,9 +212,7 @@ def test_what_a_run_declared(tmp_path):
 
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    virtual = write(
-        tmp_path / "a", [device(convolution="hf32", matmul="float32", virtual=True), *losses([1.0])]
-    )
+    virtual = write(tmp_path / "a", [device(convolution="hf32", matmul="float32", virtual=True), *losses([1.0])])
     chip = write(
         tmp_path / "b",
         [

@@ -14,10 +14,7 @@ from torchport.convert.residue import Meaning, find_residue
 def notebook(*cells: str | list[str], **keywords: bool) -> bytes:
     value = {
         "cells": [{"cell_type": "markdown", "source": ["uses torch.cuda"], "metadata": {}}]
-        + [
-            {"cell_type": "code", "source": cell, "outputs": [{"text": "cuda:0"}], "metadata": {}}
-            for cell in cells
-        ],
+        + [{"cell_type": "code", "source": cell, "outputs": [{"text": "cuda:0"}], "metadata": {}} for cell in cells],
         "metadata": {"cells": ["cuda"]},
         "nbformat": 4,
     }
@@ -51,10 +48,7 @@ def test_cells_share_names(ascii_only: bool) -> None:
 
 def test_what_a_cell_gives_to_a_shell() -> None:
     data = notebook(
-        [
-            "!CUDA_VISIBLE_DEVICES=0 python 中.py --device cuda\n",
-            "  !pip install flash-attn torch==2.1.0+cu121\n",
-        ],
+        ["!CUDA_VISIBLE_DEVICES=0 python 中.py --device cuda\n", "  !pip install flash-attn torch==2.1.0+cu121\n"],
         ["x = 'CUDA_VISIBLE_DEVICES=1'; print(x != 'cuda')"],
         "%%javascript\nalert('cuda')\n",
     )
@@ -121,14 +115,9 @@ def test_hostile_notebooks(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "end"),
-    [(b"", b'"cuda"'), (b'{"cells": [', b'"cuda"'), (b'{"cells": ', b'"cuda"}'), (b"", b"x")],
+    ("begin", "end"), [(b"", b'"cuda"'), (b'{"cells": [', b'"cuda"'), (b'{"cells": ', b'"cuda"}'), (b"", b"x")]
 )
 @pytest.mark.parametrize("piece", [b"{", b"[", b"[]", b'"a"', b"\\", b'"cuda",'])
-def test_the_work_for_hostile_notebooks_grows_with_their_length(
-    begin: bytes, piece: bytes, end: bytes
-) -> None:
+def test_the_work_for_hostile_notebooks_grows_with_their_length(begin: bytes, piece: bytes, end: bytes) -> None:
     shorter, longer = (begin + piece * count + end for count in (1_000, 4_000))
-    assert grows_with(
-        lambda: convert_source(shorter, "n.ipynb"), lambda: convert_source(longer, "n.ipynb"), 4
-    )
+    assert grows_with(lambda: convert_source(shorter, "n.ipynb"), lambda: convert_source(longer, "n.ipynb"), 4)

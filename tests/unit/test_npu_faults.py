@@ -56,6 +56,10 @@ except ValueError as error:
     print(error)
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], env={"PYTHONPATH": f"src:{tmp_path}"}, capture_output=True, text=True, check=False
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": f"src:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.stdout.splitlines() == ["first 1", "second 1", "ModuleSpec", "broken"], ended

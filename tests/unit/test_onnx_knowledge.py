@@ -18,9 +18,7 @@ KNOWLEDGE = Path(onnx.__file__).parent
 
 def test_opsets_by_cann() -> None:
     assert onnx.find_opsets("4.0") is None
-    assert [
-        (row.first, row.last) for row in map(onnx.find_opsets, ("5.0.4", "6.3.RC2", "8.1.RC1", None)) if row
-    ] == [
+    assert [(row.first, row.last) for row in map(onnx.find_opsets, ("5.0.4", "6.3.RC2", "8.1.RC1", None)) if row] == [
         (9, 13),
         (9, 13),
         (9, 18),
@@ -34,18 +32,13 @@ def test_operators_are_judged_by_opset() -> None:
     judged = atc.judge_operators(
         {"Conv": 1, "Constant": 2, "LayerNormalization": 1, "Gelu": 1, "com.x::Mine": 1}, 17, None
     )
-    assert (
-        judged["opset_taken"]
-        and list(judged["refused"]) == ["com.x::Mine"]
-        and list(judged["unknown"]) == ["Gelu"]
-    )
+    assert judged["opset_taken"] and list(judged["refused"]) == ["com.x::Mine"] and list(judged["unknown"]) == ["Gelu"]
     judged = atc.judge_operators({"Conv": 1, "LayerNormalization": 1}, 20, "8.5")
     assert judged["opset_taken"] is False and judged["refused"] == {}  # the opset is said, not each operator
     judged = atc.judge_operators({"Conv": 1, "LayerNormalization": 1}, 14, "8.5")
     assert list(judged["refused"]) == ["LayerNormalization"]
     assert (
-        "taken in opsets 17 to 18, not in 14; export with opset 16 or lower"
-        in judged["refused"]["LayerNormalization"]
+        "taken in opsets 17 to 18, not in 14; export with opset 16 or lower" in judged["refused"]["LayerNormalization"]
     )
     assert atc.judge_operators({}, 11, "4.0")["opset_taken"] is None
 

@@ -41,9 +41,17 @@ def tables(source: Given) -> Tables:
     of_half = measure.of_bytes("bfloat16", half.view("u1"), 1)
     c = made.add_tensor(Row([2, 1], "bfloat16", "npu:0", storage=3, elements=2), of_half, half.view("u1"))
     made.add_call(
-        "aten::add", "Tensor", 0, [a, b], [a], arguments='[{"t":0},{"t":1},1]', results='[{"t":0}]',
-        module="layer.0", source="train.py:3", sequence=7,
-    )  # fmt: skip
+        "aten::add",
+        "Tensor",
+        0,
+        [a, b],
+        [a],
+        arguments='[{"t":0},{"t":1},1]',
+        results='[{"t":0}]',
+        module="layer.0",
+        source="train.py:3",
+        sequence=7,
+    )
     made.add_call("aten::layer_norm", "", 1, [c, -1], [], arguments='[{"t":0},{"t":1}]')
     return made
 
@@ -82,9 +90,13 @@ def write(folder, steps=1, made=None):
     assert writer.failure == ""
     for name, path, finished, size in written:
         journal.write_event(
-            "operators", step=int(name), file=str(path.relative_to(folder)), bytes=size, lost=finished.lost,
+            "operators",
+            step=int(name),
+            file=str(path.relative_to(folder)),
+            bytes=size,
+            lost=finished.lost,
             calls=len(finished.arrays["calls"]),
-        )  # fmt: skip
+        )
     return folder
 
 
@@ -93,12 +105,7 @@ def test_what_was_written_is_read(tmp_path):
     assert (process.steps, process.missing, process.cut) == ([0, 1], (), ())
     with process.step(1) as step:
         add, norm = step.calls()
-        assert (add.name, add.overload, add.phase, add.module) == (
-            "aten::add",
-            "Tensor",
-            "forward",
-            "layer.0",
-        )
+        assert (add.name, add.overload, add.phase, add.module) == ("aten::add", "Tensor", "forward", "layer.0")
         assert (add.arguments, add.sequence, add.source) == ([{"t": 0}, {"t": 1}, 1], 7, "train.py:3")
         a, b = add.inputs
         assert (a.shape, a.stride, a.name, a.dtype) == ((2, 3), (3, 1), "weight", "float32")
@@ -198,7 +205,7 @@ def change(path, name, make):
         (lambda file, name: file.create_dataset(name, data=numpy.zeros(2, layout.CALL)), "CRC-32 differs"),
         (lambda file, name: None, "there is no `calls`"),
     ],
-)  # fmt: skip
+)
 def test_hostile(tmp_path, make, sentence):
     path = file_of(tmp_path)
     read_all(path)
@@ -228,9 +235,7 @@ def test_max_bytes(tmp_path, most):
         finished = tables(source).finish_tables()
         source.items.append(("step", (f"{number:06d}", finished)))
     place = tmp_path / "rank0"
-    writer = Writer(
-        source, tmp_path, "a.h5", lambda: place, dict, lambda *step: written.append(step), max_bytes=most
-    )
+    writer = Writer(source, tmp_path, "a.h5", lambda: place, dict, lambda *step: written.append(step), max_bytes=most)
     writer.join()
     assert "has reached --max-bytes" in writer.failure
     assert not writer.full
@@ -242,14 +247,7 @@ def test_checksums_know_places_and_lengths():
     values = numpy.random.default_rng(0).standard_normal(1000).astype(numpy.float32)
     swapped = values.copy()
     swapped[[3, 700]] = swapped[[700, 3]]
-    all_of_them = [
-        values,
-        -values,
-        values[::-1].copy(),
-        swapped,
-        values[:-1],
-        numpy.append(values, 0).astype("f4"),
-    ]
+    all_of_them = [values, -values, values[::-1].copy(), swapped, values[:-1], numpy.append(values, 0).astype("f4")]
     assert len({compute_checksum(one) for one in all_of_them}) == len(all_of_them)
     zeros = {compute_checksum(numpy.zeros(size, numpy.uint8)) for size in range(200)}
     assert len(zeros) == 200

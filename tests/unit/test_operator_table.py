@@ -104,8 +104,6 @@ def test_each_list_of_work_has_operators_with_lines_only(monkeypatch: pytest.Mon
     import generate as generator
 
     listed = [
-        name
-        for names in tomllib.loads((OPAPI / "aclnn/work.toml").read_text("utf-8")).values()
-        for name in names
+        name for names in tomllib.loads((OPAPI / "aclnn/work.toml").read_text("utf-8")).values() for name in names
     ]
     assert sorted(listed) == sorted({**generator.implemented(OPAPI), **generator.implemented_aclops(OPAPI)})

@@ -56,8 +56,11 @@ def test_a_port_that_is_killed_early_leaves_no_process(tmp_path: Path) -> None:
     delays = [0.0, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.1, 1.5]
     subprocess.run(
         [sys.executable, "-c", KILLED, str(tmp_path), *map(str, delays)],
-        env={**os.environ, name: value}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={**os.environ, name: value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     try:
         until(lambda: not marked(mark), 0.1)
     finally:

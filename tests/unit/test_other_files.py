@@ -36,18 +36,24 @@ NET = "import torch\nclass Net(torch.nn.Module):\n    pass\n"
 @pytest.mark.parametrize(
     "files",
     [
-        {"graph": "class Graph:\n    def cuda(self):\n        return self\n",
-         "train": "from graph import Graph\ng = Graph().cuda()\n"},
-        {"parent": "class P:\n    def cuda(self):\n        return self\n",
-         "graph": "from parent import P\nclass Graph(P):\n    pass\n",
-         "train": "import graph\ng = graph.Graph()\ng.cuda()\n"},
-        {"nets": "import unknownlib\ndef make():\n    return unknownlib.Net()\n",
-         "train": "from nets import make\nnet = make().cuda()\n"},
+        {
+            "graph": "class Graph:\n    def cuda(self):\n        return self\n",
+            "train": "from graph import Graph\ng = Graph().cuda()\n",
+        },
+        {
+            "parent": "class P:\n    def cuda(self):\n        return self\n",
+            "graph": "from parent import P\nclass Graph(P):\n    pass\n",
+            "train": "import graph\ng = graph.Graph()\ng.cuda()\n",
+        },
+        {
+            "nets": "import unknownlib\ndef make():\n    return unknownlib.Net()\n",
+            "train": "from nets import make\nnet = make().cuda()\n",
+        },
         {"train": "import unknownlib\nnet = unknownlib.Net().cuda()\n"},
         {"train": "from cuda_free import Net\nnet = Net().cuda()\n"},
     ],
     ids=["own cuda", "own cuda of a parent", "function of unknown", "unknown", "missing module"],
-)  # fmt: skip
+)
 def test_what_is_not_torchs_stays(tmp_path: Path, files: dict[str, str]) -> None:
     folder = project(tmp_path / "in", files)
     text, _ = converted(folder, "train.py")
@@ -57,29 +63,62 @@ def test_what_is_not_torchs_stays(tmp_path: Path, files: dict[str, str]) -> None
 @pytest.mark.parametrize(
     ("files", "after"),
     [
-        ({"model": NET, "train": "from model import Net\nnet = Net().cuda()\n"},
-         "from model import Net\nnet = Net().npu()\n"),
-        ({"nets/__init__": "from .model import Net as Best\n", "nets/model": NET,
-          "train": "from nets import Best\nnet = Best().cuda()\n"},
-         "from nets import Best\nnet = Best().npu()\n"),
-        ({"nets/__init__": "from .model import *\n", "nets/model": NET,
-          "train": "import nets\nnet = nets.Net().cuda()\n"}, "import nets\nnet = nets.Net().npu()\n"),
-        ({"model": NET, "deep": "from model import Net\nclass Deep(Net):\n    pass\n",
-          "train": "from deep import Deep\nnet = Deep()\nnet.cuda()\n"},
-         "from deep import Deep\nnet = Deep()\nnet.npu()\n"),
-        ({"model": NET + "def make(big):\n    if big:\n        return Net()\n    return Net()\n",
-          "train": "import model\nnet = model.make(1).cuda()\n"}, "import model\nnet = model.make(1).npu()\n"),
-        ({"model": NET + "    @classmethod\n    def make(cls):\n        return cls()\n",
-          "train": "from model import Net\nnet = Net.make().cuda()\n"},
-         "from model import Net\nnet = Net.make().npu()\n"),
-        ({"model": NET + "net = Net()\n", "train": "import model\nmodel.net.cuda()\n"},
-         "import model\nmodel.net.npu()\n"),
-        ({"model": "class Graph:\n    def cuda(self):\n        return self\n" + NET,
-          "train": "import copy\nfrom model import Net\nnet = copy.deepcopy(Net()).cuda()\n"},
-         "import copy\nfrom model import Net\nnet = copy.deepcopy(Net()).npu()\n"),
+        (
+            {"model": NET, "train": "from model import Net\nnet = Net().cuda()\n"},
+            "from model import Net\nnet = Net().npu()\n",
+        ),
+        (
+            {
+                "nets/__init__": "from .model import Net as Best\n",
+                "nets/model": NET,
+                "train": "from nets import Best\nnet = Best().cuda()\n",
+            },
+            "from nets import Best\nnet = Best().npu()\n",
+        ),
+        (
+            {
+                "nets/__init__": "from .model import *\n",
+                "nets/model": NET,
+                "train": "import nets\nnet = nets.Net().cuda()\n",
+            },
+            "import nets\nnet = nets.Net().npu()\n",
+        ),
+        (
+            {
+                "model": NET,
+                "deep": "from model import Net\nclass Deep(Net):\n    pass\n",
+                "train": "from deep import Deep\nnet = Deep()\nnet.cuda()\n",
+            },
+            "from deep import Deep\nnet = Deep()\nnet.npu()\n",
+        ),
+        (
+            {
+                "model": NET + "def make(big):\n    if big:\n        return Net()\n    return Net()\n",
+                "train": "import model\nnet = model.make(1).cuda()\n",
+            },
+            "import model\nnet = model.make(1).npu()\n",
+        ),
+        (
+            {
+                "model": NET + "    @classmethod\n    def make(cls):\n        return cls()\n",
+                "train": "from model import Net\nnet = Net.make().cuda()\n",
+            },
+            "from model import Net\nnet = Net.make().npu()\n",
+        ),
+        (
+            {"model": NET + "net = Net()\n", "train": "import model\nmodel.net.cuda()\n"},
+            "import model\nmodel.net.npu()\n",
+        ),
+        (
+            {
+                "model": "class Graph:\n    def cuda(self):\n        return self\n" + NET,
+                "train": "import copy\nfrom model import Net\nnet = copy.deepcopy(Net()).cuda()\n",
+            },
+            "import copy\nfrom model import Net\nnet = copy.deepcopy(Net()).npu()\n",
+        ),
     ],
     ids=["class", "re-export", "star", "derived", "function", "classmethod", "variable", "copy"],
-)  # fmt: skip
+)
 def test_what_is_torchs_is_changed(tmp_path: Path, files: dict[str, str], after: str) -> None:
     text, result = converted(project(tmp_path / "in", files), "train.py")
     assert text.replace("import torch_npu\n", "") == after
@@ -87,9 +126,7 @@ def test_what_is_torchs_is_changed(tmp_path: Path, files: dict[str, str], after:
 
 
 def test_the_user_may_say_what_unknown_libraries_make(tmp_path: Path) -> None:
-    folder = project(
-        tmp_path / "in", {"train": "import unknownlib\nnet = unknownlib.Net().cuda()\n", "other": ""}
-    )
+    folder = project(tmp_path / "in", {"train": "import unknownlib\nnet = unknownlib.Net().cuda()\n", "other": ""})
     _, result = converted(folder, "train.py")
     assert [finding.evidence.get("offer") for finding in result.findings] == ["npu"]
     assert result.data["summary"].decisions == 1
@@ -98,14 +135,14 @@ def test_the_user_may_say_what_unknown_libraries_make(tmp_path: Path) -> None:
     assert left(result) == []
 
 
-def test_a_class_of_an_installed_library_is_known_by_its_bases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_class_of_an_installed_library_is_known_by_its_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = project(
         tmp_path / "site-packages",
-        {"newlib/__init__": "raise SystemExit('it is never imported')\nfrom .nets import Net, Graph\n",
-         "newlib/nets": NET + "class Graph:\n    def cuda(self):\n        return self\n"},
-    )  # fmt: skip
+        {
+            "newlib/__init__": "raise SystemExit('it is never imported')\nfrom .nets import Net, Graph\n",
+            "newlib/nets": NET + "class Graph:\n    def cuda(self):\n        return self\n",
+        },
+    )
     monkeypatch.syspath_prepend(str(site))
     before = "import newlib\na = newlib.Net().cuda()\nb = newlib.Graph().cuda()\n"
     text, _ = converted(project(tmp_path / "in", {"train": before}), "train.py")

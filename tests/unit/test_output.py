@@ -63,9 +63,7 @@ def test_a_full_disk_names_the_file_and_leaves_what_was(project: Path, name: str
     assert sorted(path.name for path in (out / ".torchport").iterdir()) == ["convert.json", "written.json"]
 
 
-def test_a_file_that_cannot_be_read_is_not_called_unwritable(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_is_not_called_unwritable(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.copy2
 
     def gone(source: Path, target: Path) -> None:
@@ -186,16 +184,7 @@ def test_the_command_line(project: Path, capsys) -> None:
 
 
 def test_tables_and_the_launcher_are_kept_too(project: Path, capsys) -> None:
-    command = [
-        "convert",
-        "-i",
-        str(project),
-        "-o",
-        str(project.parent / "o"),
-        "distributed",
-        "-m",
-        "train.py",
-    ]
+    command = ["convert", "-i", str(project), "-o", str(project.parent / "o"), "distributed", "-m", "train.py"]
     main(command)
     (folder,) = (project.parent / "o").iterdir()
     launcher = folder / "run_distributed_npu.sh"
@@ -204,6 +193,4 @@ def test_tables_and_the_launcher_are_kept_too(project: Path, capsys) -> None:
     capsys.readouterr()
     assert main(command) == 2
     assert "run_distributed_npu.sh (edited)" in capsys.readouterr().err
-    assert json.loads((folder / ".torchport" / "written.json").read_text())["data"]["written"][
-        "change_list.csv"
-    ]
+    assert json.loads((folder / ".torchport" / "written.json").read_text())["data"]["written"]["change_list.csv"]

@@ -53,9 +53,7 @@ X, Y = numpy.ones((2, 3)), numpy.full((2, 3), 2.0)
 
 
 def written_out(folder, out=Y):
-    made = (
-        Recorded().tensor("x", X).tensor("s", X[:, :1]).tensor("p", X[:, :1]).tensor("o", out).tensor("y", Y)
-    )
+    made = Recorded().tensor("x", X).tensor("s", X[:, :1]).tensor("p", X[:, :1]).tensor("o", out).tensor("y", Y)
     made.call("relu", "x", "x").call("bmm", "x", "s").call("_softmax", "s", "p").call("bmm", "p", "o")
     return made.call("addmm", "o", "y").write(folder)
 
@@ -111,11 +109,7 @@ def test_gradients_are_those_of_the_same_forward_call(tmp_path):
     found = pairs.pair_results(run_twice(tmp_path / "a", 1, 0), run_twice(tmp_path / "b", 0))
     assert [pair.euclidean for pair in found.pairs if pair.phase == "backward"] == [0.0]
     (region,) = found.regions
-    assert (region.phase, list(region.reference), list(region.port)) == (
-        "backward",
-        ["threshold_backward"],
-        [],
-    )
+    assert (region.phase, list(region.reference), list(region.port)) == ("backward", ["threshold_backward"], [])
     same = pairs.pair_results(run_twice(tmp_path / "c", 1, 0), run_twice(tmp_path / "d", 1, 0))
     assert (same.same, same.regions) == (4, [])
 
@@ -125,9 +119,14 @@ def plain(one, other):
     a, b = (numpy.asarray(array, numpy.float64).reshape(-1) for array in (one, other))
     relative = abs(b - a) / numpy.maximum(abs(a), numpy.finfo(numpy.float32).tiny)
     return [
-        abs(b - a).max(), relative.max(), relative.mean(), a @ b / (numpy.linalg.norm(a) * numpy.linalg.norm(b)),
-        numpy.linalg.norm(b - a) / numpy.linalg.norm(a), (relative <= 1e-3).mean(), (relative <= 5e-3).mean(),
-    ]  # fmt: skip
+        abs(b - a).max(),
+        relative.max(),
+        relative.mean(),
+        a @ b / (numpy.linalg.norm(a) * numpy.linalg.norm(b)),
+        numpy.linalg.norm(b - a) / numpy.linalg.norm(a),
+        (relative <= 1e-3).mean(),
+        (relative <= 5e-3).mean(),
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
@@ -139,9 +138,14 @@ def test_metrics_of_many_blocks_are_those_of_the_whole(dtype):
     other[place] = (one[place] * (1 + draw.normal(0, 2e-3, one[place].size))).astype(dtype)
     found = tensors.compute_metrics(one, other, dtype)
     figures = [
-        found.largest, found.largest_relative, found.mean_relative, found.cosine, found.euclidean, found.within_1000,
+        found.largest,
+        found.largest_relative,
+        found.mean_relative,
+        found.cosine,
+        found.euclidean,
+        found.within_1000,
         found.within_200,
-    ]  # fmt: skip
+    ]
     assert figures == pytest.approx(plain(one, other), rel=1e-9)
 
 

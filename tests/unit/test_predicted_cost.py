@@ -15,9 +15,7 @@ TASK = Task("aclnnAdd", 0, 0, 1, "stream", False, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0
 def log(*tasks: tuple[str, str, int, int]) -> Log:
     """Of tasks with name, unit, begin and end in microseconds."""
     made = [
-        dataclasses.replace(
-            TASK, name=name, unit=unit, virtual_began=began * 1000, virtual_ended=ended * 1000
-        )
+        dataclasses.replace(TASK, name=name, unit=unit, virtual_began=began * 1000, virtual_ended=ended * 1000)
         for name, unit, began, ended in tasks
     ]
     return Log(1, 0, 1, "Ascend910B1", True, 0, 0, made, [], True)

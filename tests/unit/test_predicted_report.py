@@ -106,20 +106,7 @@ def test_several_ranks() -> None:
     assert "the ranks exchange nothing" in alone and "% of 8 times" not in alone
     # One card has failed, and is no measure.
     failed = Ranks(
-        1,
-        False,
-        "the script failed",
-        None,
-        math.nan,
-        math.nan,
-        0.0,
-        math.nan,
-        None,
-        None,
-        0,
-        0.0,
-        math.nan,
-        math.nan,
+        1, False, "the script failed", None, math.nan, math.nan, 0.0, math.nan, None, None, 0, 0.0, math.nan, math.nan
     )
     text = said(one=failed, many=eight)
     assert "1 card    the script failed" in text and "scaling" not in text and "8 cards   125.0 ms" in text
@@ -128,10 +115,7 @@ def test_several_ranks() -> None:
 @pytest.mark.parametrize(
     ("loading", "words"),
     [
-        (
-            Loading(40.0, 4, 100.0),
-            "40.0 ms of this machine's processor a step, in 4 workers: behind the step",
-        ),
+        (Loading(40.0, 4, 100.0), "40.0 ms of this machine's processor a step, in 4 workers: behind the step"),
         (Loading(400.0, 2, 200.0), "in 2 workers: it bounds the step, 200.0 ms"),
         (Loading(40.0, 0, 140.0), "in the program itself (num_workers=0): 140.0 ms a step with it"),
     ],
@@ -169,9 +153,7 @@ def test_page_has_the_curve_the_timeline_and_the_tables() -> None:
     text = render_prediction_page(FOUND)
     assert text.count("<svg") == 2 and "GiB allocated over the last step" in text
     assert "blocks.*.up" in text and "<td>aclnnMatmul<td>12<td>60.000" in text
-    slices = re.findall(
-        r"<rect x=([\d.]+) y=(\d+) width=([\d.]+) height=\d+ fill=\"#\w+\"><title>(\w+)", text
-    )
+    slices = re.findall(r"<rect x=([\d.]+) y=(\d+) width=([\d.]+) height=\d+ fill=\"#\w+\"><title>(\w+)", text)
     found = {name: (float(left), int(top), float(width)) for left, top, width, name in slices}
     matmul, reduce = found["aclnnMatmul"], found["HcclAllReduce"]
     # From 0 to 60 and from 40 to 70 microseconds, a row for each stream.

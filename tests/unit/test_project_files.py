@@ -51,11 +51,19 @@ def test_has_as_many_noops_as_rewrites(rule: FileRule) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("a.py", Kind.PYTHON), ("n.ipynb", Kind.NOTEBOOK), ("run.sbatch", Kind.SHELL), ("Dockerfile.gpu", Kind.DOCKER),
-        ("requirements-dev.txt", Kind.PACKAGES), ("environment.yml", Kind.PACKAGES), ("config.yml", Kind.YAML),
-        ("k.cu", Kind.CUDA_SOURCE), ("notes.txt", None), ("README.md", None), ("data.bin", None),
+        ("a.py", Kind.PYTHON),
+        ("n.ipynb", Kind.NOTEBOOK),
+        ("run.sbatch", Kind.SHELL),
+        ("Dockerfile.gpu", Kind.DOCKER),
+        ("requirements-dev.txt", Kind.PACKAGES),
+        ("environment.yml", Kind.PACKAGES),
+        ("config.yml", Kind.YAML),
+        ("k.cu", Kind.CUDA_SOURCE),
+        ("notes.txt", None),
+        ("README.md", None),
+        ("data.bin", None),
     ],
-)  # fmt: skip
+)
 def test_kinds(name: str, kind: Kind | None) -> None:
     assert kind_of(f"some/folder/{name}") is kind
 
@@ -154,14 +162,10 @@ def test_a_whole_project(tmp_path: Path) -> None:
     (root / "data.json").write_bytes(b"\xff\xfe not text: cuda")
     (root / "t.py").write_text("import torch\ntorch.cuda.init()\n")
     result = convert_tree(root, tmp_path / "out")
-    assert (
-        tmp_path / "out" / "run.sh"
-    ).read_text() == "ASCEND_RT_VISIBLE_DEVICES=0 python t.py --device npu\n"
+    assert (tmp_path / "out" / "run.sh").read_text() == "ASCEND_RT_VISIBLE_DEVICES=0 python t.py --device npu\n"
     assert (tmp_path / "out" / "c.yaml").read_text() == "device: npu\nname: mein cuda\n"
     assert (tmp_path / "out" / "data.json").read_bytes() == b"\xff\xfe not text: cuda"
-    assert [one.code for one in result.findings if one.location and one.location.path == "data.json"] == [
-        "TP902"
-    ]
+    assert [one.code for one in result.findings if one.location and one.location.path == "data.json"] == ["TP902"]
 
 
 @pytest.mark.parametrize(

@@ -182,8 +182,11 @@ def test_a_compiled_optimizer_is_measured_as_any(runs):
 
 def test_the_loss_scale_and_left_out_steps(runs):
     assert [(event["step"], event["scale"], event["skipped"]) for event in events(runs["scaled"], "scaler")] == [
-        (0, 8.0, False), (1, 8.0, True), (1, 4.0, False), (2, 4.0, False),
-    ]  # fmt: skip
+        (0, 8.0, False),
+        (1, 8.0, True),
+        (1, 4.0, False),
+        (2, 4.0, False),
+    ]
     losses = [float(event["value"]) for event in events(runs["scaled"], "loss")]
     assert losses[1] == math.inf
     assert losses[::2] + losses[3:] == pytest.approx([2.0, 1.8, 1.6])
@@ -198,8 +201,14 @@ def test_every_way_to_the_device_is_an_upload(runs):
     assert len({event["site"] for event in found}) == 7
     first, second = found[:7], found[7:]
     assert [a["checksum"] == b["checksum"] for a, b in zip(first, second, strict=True)] == [
-        True, True, True, False, False, True, True,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert {event["checksum"] for event in first[:4]} | {first[5]["checksum"]} == {first[0]["checksum"]}
     assert first[0]["norm"] == pytest.approx(math.sqrt(506))
     assert first[0]["sum"] == pytest.approx(sum((i + 1) * i for i in range(12)) / 12)

@@ -32,9 +32,7 @@ def test_documents_are_there() -> None:
     assert {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "diagnose.md", "errors.md"} <= names
 
 
-def test_a_file_that_is_no_log_is_named_with_what_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_log_is_named_with_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "train.py"
     script.write_text(f"raise {FULL!r}\n")
     assert cli.main(["diagnose", str(script)]) == 2
@@ -105,5 +103,7 @@ def test_the_script_s_own_text_is_known_across_blocks() -> None:
 
 def test_what_tests_that_pass_print() -> None:
     """Their names have the words of errors in them, as pytest's of this project do."""
-    names = "".join(f"tests/test_rows.py::test_row[{row.sample}] PASSED  [  3%]\n" for row in load_error_rows().values())
+    names = "".join(
+        f"tests/test_rows.py::test_row[{row.sample}] PASSED  [  3%]\n" for row in load_error_rows().values()
+    )
     assert diagnose_text(names).data["answer"] == "clean"

@@ -24,8 +24,6 @@ def test_parameters_are_those_of_the_signature(name: str) -> None:
     for parameter in row["parameters"].values():
         for chip in CHIPS:
             words = (parameter[chip] or "").split()
-            assert words == sorted(
-                words, key=lambda word: (DTYPES.index(word) if word in DTYPES else 99, word)
-            )
+            assert words == sorted(words, key=lambda word: (DTYPES.index(word) if word in DTYPES else 99, word))
             assert len(words) == len(set(words))
         assert parameter["max_rank"] is None or 0 <= parameter["max_rank"] <= 8

@@ -51,9 +51,7 @@ def wheel(tmp_path: Path) -> Path:
 def tables(tmp_path: Path) -> Path:
     folder = tmp_path / "aclnn"
     folder.mkdir()
-    read_signatures.write_table(
-        folder / "signatures.json", {"aclnnAbs": ABS, "aclnnFill": FILL, "aclnnSort": SORT}
-    )
+    read_signatures.write_table(folder / "signatures.json", {"aclnnAbs": ABS, "aclnnFill": FILL, "aclnnSort": SORT})
     read_signatures.write_table(folder / "signatures_mindspore.json", {})
     (folder / "unexported.toml").write_text('[aclnnNotFound]\nreason = "A helper\'s name."\n')
     return folder
@@ -68,9 +66,7 @@ def ask(wheel: Path, *operators: str, others: tuple[str, ...] = ("aclnnNotFound"
     (wheel / "lib/libempty.so").write_bytes(b"")
 
 
-def lines(
-    capsys: pytest.CaptureFixture[str], code: int, wheel: Path, tables: Path, *options: str
-) -> list[str]:
+def lines(capsys: pytest.CaptureFixture[str], code: int, wheel: Path, tables: Path, *options: str) -> list[str]:
     kept = tables / "kept.toml"
     if not kept.exists():
         kept.write_text("")
@@ -92,18 +88,14 @@ def test_same_wheel_has_no_difference(wheel: Path, tables: Path, capsys: pytest.
     assert (tables / "signatures.json").read_text() == before
 
 
-def test_parent_folder_of_torch_npu_is_a_wheel(
-    wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parent_folder_of_torch_npu_is_a_wheel(wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines(capsys, 0, wheel.parent, tables)
 
 
 def test_added_function(wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask(wheel, "aclnnAbs", "aclnnFill", "aclnnSort", "aclnnTopk", "aclnnUnknown", others=("aclnnInit",))
     with (wheel / "include/aclnn_made_up.h").open("a") as file:
-        file.write(
-            f"aclnnStatus aclnnTopkGetWorkspaceSize(const aclTensor* x, int64_t k, aclTensor* y, {TAIL});"
-        )
+        file.write(f"aclnnStatus aclnnTopkGetWorkspaceSize(const aclTensor* x, int64_t k, aclTensor* y, {TAIL});")
         file.write("aclnnStatus aclnnInit(const char* path);")
     found = lines(capsys, 1, wheel, tables)
     assert found[:3] == [
@@ -128,9 +120,7 @@ def test_changed_parameter(wheel: Path, tables: Path, capsys: pytest.CaptureFixt
     header = wheel / "include/aclnn_made_up.h"
     header.write_text(HEADER.replace("aclTensor *out,", "double alpha, aclTensor *out,"))
     difference, summary = lines(capsys, 1, wheel, tables)
-    assert difference == (
-        "parameters: aclnnAbs: number 2 is aclTensor* out here, double alpha there (aclnn_made_up.h)"
-    )
+    assert difference == ("parameters: aclnnAbs: number 2 is aclTensor* out here, double alpha there (aclnn_made_up.h)")
     assert summary.startswith("1 of 3 rows")
     lines(capsys, 0, wheel, tables, "--write")
     assert table(tables)["aclnnAbs"] == {**ABS, "params": [TENSORS[0], ["double", "alpha", "in"], TENSORS[1]]}
@@ -144,9 +134,7 @@ def test_parameter_less_at_the_end(wheel: Path, tables: Path, capsys: pytest.Cap
     assert difference == "parameters: aclnnFill: 2 here, 1 there (aclnn_made_up.h)"
 
 
-def test_integer_that_becomes_a_double_differs(
-    wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_integer_that_becomes_a_double_differs(wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     header = wheel / "include/aclnn_made_up.h"
     header.write_text(HEADER.replace("const int64_t dtype", "double dtype"))
     difference, _ = lines(capsys, 1, wheel, tables)
@@ -164,9 +152,7 @@ def test_vanished_function(wheel: Path, tables: Path, capsys: pytest.CaptureFixt
 
 def test_direction_differs_unless_kept(wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {**ABS, "params": [["const aclTensor*", "self", "inout"], TENSORS[1]]}
-    read_signatures.write_table(
-        tables / "signatures.json", {"aclnnAbs": wrong, "aclnnFill": FILL, "aclnnSort": SORT}
-    )
+    read_signatures.write_table(tables / "signatures.json", {"aclnnAbs": wrong, "aclnnFill": FILL, "aclnnSort": SORT})
     difference, _ = lines(capsys, 1, wheel, tables)
     assert difference == "direction: aclnnAbs: self is inout here, in there (aclnn_made_up.h)"
     (tables / "kept.toml").write_text('[aclnnAbs]\nparameters = ["self"]\nreason = "It is written too."\n')
@@ -176,26 +162,20 @@ def test_direction_differs_unless_kept(wheel: Path, tables: Path, capsys: pytest
 def test_row_moves_from_mindspore(wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask(wheel, "aclnnAbs", "aclnnDiag", "aclnnFill", "aclnnSort")
     diag = {"tier": None, "source": "callsite", "torch": [], "params": TENSORS}
-    read_signatures.write_table(
-        tables / "signatures_mindspore.json", {"aclnnDiag": diag, "aclnnExpand": diag}
-    )
+    read_signatures.write_table(tables / "signatures_mindspore.json", {"aclnnDiag": diag, "aclnnExpand": diag})
     assert lines(capsys, 1, wheel, tables)[0].startswith("added: aclnnDiag: signatures_mindspore.json")
     lines(capsys, 0, wheel, tables, "--write")
     assert table(tables)["aclnnDiag"] == {**diag, "tier": 3}
     assert read_signatures.read_table(tables / "signatures_mindspore.json").keys() == {"aclnnExpand"}
 
 
-def test_garbage_in_headers_is_passed_over(
-    wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_garbage_in_headers_is_passed_over(wheel: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     garbage = b"aclnnStatus \xff\xfe aclnnAbsGetWorkspaceSize(\0\0 aclnnStatus aclnnSortGetWorkspaceSize(1 + 2, &x);"
     (wheel / "include/aclnn_a_garbage.h").write_bytes(garbage)
     lines(capsys, 0, wheel, tables)
 
 
-def test_folder_without_libraries_is_no_wheel(
-    tmp_path: Path, tables: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_folder_without_libraries_is_no_wheel(tmp_path: Path, tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert read_signatures.main(["--wheel", str(tmp_path)], tables) == 2
     assert "has no library" in capsys.readouterr().err
 
@@ -210,9 +190,7 @@ def test_header_of_the_sources_precedes_their_page(
     (sources / "docs/aclnnSort.md").write_text(f"```\n{declared % 'aclTensor* values'}\n```\n")
     (sources / "tests/stub.h").write_text(declared % "bool stub" + ";")
     options = ("--sources", str(sources.parent))
-    assert (
-        "aclTensor* values there (ops-nn/docs/aclnnSort.md)" in lines(capsys, 1, wheel, tables, *options)[0]
-    )
+    assert "aclTensor* values there (ops-nn/docs/aclnnSort.md)" in lines(capsys, 1, wheel, tables, *options)[0]
     (sources / "op_api/aclnn_sort.h").write_text(declared % "aclTensor* out" + ";")
     (summary,) = lines(capsys, 0, wheel, tables, *options)
     assert "1 agree with a header of the sources and 0 with a page" in summary
@@ -248,9 +226,7 @@ PAGE = """\
         (9, ("int64_t**", "shape"), "out"),
     ],
 )
-def test_direction_of_a_parameter(
-    tmp_path: Path, place: int, parameter: tuple[str, str], direction: str
-) -> None:
+def test_direction_of_a_parameter(tmp_path: Path, place: int, parameter: tuple[str, str], direction: str) -> None:
     (tmp_path / "aclnnSort.md").write_text(PAGE, encoding="utf-8")
     declared = cann_prototypes.Prototypes()
     declared.read_folder(tmp_path)
@@ -266,10 +242,7 @@ def test_tag_of_a_header_is_read(tmp_path: Path) -> None:
     declared.read_folder(tmp_path)
     found = declared.find("aclnnDup")
     assert found is not None
-    assert [declared.guess_direction("aclnnDup", i, one) for i, one in enumerate(found.parameters)] == [
-        "in",
-        "out",
-    ]
+    assert [declared.guess_direction("aclnnDup", i, one) for i, one in enumerate(found.parameters)] == ["in", "out"]
 
 
 def test_kept_parameters_exist() -> None:

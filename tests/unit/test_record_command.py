@@ -133,9 +133,7 @@ def test_ctrl_c_in_a_terminal_arrives_once(place):
     Ours is stopped until the script has heard the terminal. Then the script sends ours another signal, which has to be
     passed on, and is so after what ours has heard of the terminal.
     """
-    command = words(
-        WAITS.replace("    time.sleep(0.3)\n", ASKS).replace("import signal", "import os, signal")
-    )
+    command = words(WAITS.replace("    time.sleep(0.3)\n", ASKS).replace("import signal", "import os, signal"))
     pid, master = pty.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -263,16 +261,12 @@ def test_weights_and_batches_are_kept(place):
 @pytest.mark.processes
 def test_on_cuda_the_script_runs_as_it_is(place):
     """Here torch has no CUDA: what is recorded is that nothing is redirected, and no NPU is looked for."""
-    text = (
-        TRAIN + "print(sys.modules.keys() & {'torch_npu', 'torchport.auto', 'torchport.record.reference'})\n"
-    )
+    text = TRAIN + "print(sys.modules.keys() & {'torch_npu', 'torchport.auto', 'torchport.record.reference'})\n"
     Path("script.py").write_text(text)
     program = "import sys; from torchport import cli; from torchport.port import in_place; "
     program += "in_place.has_cuda = lambda: True; sys.exit(cli.main())"
     asked = ("run", "--record", "rec", "--on", "cuda", "--steps", "30", "script.py")
-    ended = subprocess.run(
-        [sys.executable, "-c", program, *asked], capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-c", program, *asked], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines()[0].startswith("cpu True ") and ended.stdout.splitlines()[1] == "set()"
     kept = Recording.from_directory(place / "rec")
@@ -327,7 +321,9 @@ def recorded(place):
             *losses([1.0, 2.0], device="cuda"),
         ],
     )
-    recording.begin_recording(rec, side="cuda", command=["python"], device="cuda:0", seed=0, source=plan.describe_source())
+    recording.begin_recording(
+        rec, side="cuda", command=["python"], device="cuda:0", seed=0, source=plan.describe_source()
+    )
     for name in ("weights/MainProcess/optimizer-0.pt", "batches/MainProcess/0123456789abcdef-0.pt"):
         (rec / name).parent.mkdir(parents=True)
         with zipfile.ZipFile(rec / name, "w") as archive:
@@ -452,9 +448,7 @@ def gpu(*, convolutions, products, old=False, capability=(8, 0), initialized=Tru
         matmul.fp32_precision = "tf32" if products else "none"
         cudnn.conv = SimpleNamespace(fp32_precision="tf32" if convolutions else "ieee")
     cuda = SimpleNamespace(is_initialized=lambda: initialized, get_device_capability=lambda: capability)
-    return SimpleNamespace(
-        cuda=cuda, backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn)
-    )
+    return SimpleNamespace(cuda=cuda, backends=SimpleNamespace(cuda=SimpleNamespace(matmul=matmul), cudnn=cudnn))
 
 
 def told(torch):
@@ -493,9 +487,7 @@ def test_a_gpu_is_found_without_torch(tmp_path, monkeypatch, line, node, found):
     (tmp_path / node).write_text("")
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('imported')")
-    (tmp_path / "torch" / "version.py").write_text(
-        f"__version__ = '2.1'\ndebug = False\n{line}\nhip = None\n"
-    )
+    (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2.1'\ndebug = False\n{line}\nhip = None\n")
     monkeypatch.delitem(sys.modules, "torch", raising=False)  # other tests import it
     monkeypatch.syspath_prepend(tmp_path)
     assert in_place.has_cuda(tmp_path) is found

@@ -57,9 +57,19 @@ def test_arguments_are_words(recording):
     tensors = [{"t": place} for place in range(4)]
     values = [tensors, None, {"dtype": "float16"}, {"float": "-inf"}, True, "mean", [1, 2], {"a": 1, "b": 2}]
     call = {
-        "index": 3, "name": "aten::x", "overload": "", "phase": "backward", "module": "", "source": "", "sequence": 5,
-        "node": "XBackward0", "arguments": values, "inputs": [], "outputs": [], "written": [],
-    }  # fmt: skip
+        "index": 3,
+        "name": "aten::x",
+        "overload": "",
+        "phase": "backward",
+        "module": "",
+        "source": "",
+        "sequence": 5,
+        "node": "XBackward0",
+        "arguments": values,
+        "inputs": [],
+        "outputs": [],
+        "written": [],
+    }
     shown = '    arguments: [t0 to t3], -, float16, -inf, true, "mean", [1, 2], '
     assert list(listing.call_lines(call, numbers=True)) == ["3 backward aten::x () #5 XBackward0", shown]
     assert list(listing.call_lines(call, numbers=False)) == ["backward aten::x () XBackward0", shown]
@@ -107,9 +117,7 @@ def test_filters_that_match_nothing_are_said_with_near_names():
     def found(*words: str, world: int = 2) -> list[str]:
         return Wanted.from_words("statistics", words).describe_unmatched(modules, operators, world)
 
-    assert (
-        found() == found("module=layer1", "operator=relu", "operator=aten::conv*", "rank=1", "step=7") == []
-    )
+    assert found() == found("module=layer1", "operator=relu", "operator=aten::conv*", "rank=1", "step=7") == []
     assert found("module=layer1.0", "module=layer1.*") == [], "a prefix counts for what is inside"
     assert found("module=layr1", "module=fc") == [
         "no module of the first step matches module=layr1: near are layer1, layer1.0.conv"
@@ -131,8 +139,11 @@ def test_a_case_has_what_the_call_had(recording, capsys):
     assert sorted(os.listdir("case")) == ["call.json", "input0.npy", "input1.npy", "output0.npy"]
     call = json.loads(Path("case/call.json").read_text())
     assert (call["name"], call["arguments"], call["step"], call["about"]["level"]) == (
-        "aten::add", [{"t": 0}, {"t": 1}, 1], 0, "tensor",
-    )  # fmt: skip
+        "aten::add",
+        [{"t": 0}, {"t": 1}, 1],
+        0,
+        "tensor",
+    )
     assert numpy.load("case/input1.npy").tolist() == [[0, 2, 4], [1, 3, 5]], "as its strides say"
     status, _, _ = said(capsys, "extract", "rec", "--step", "1", "--op", "layer_norm:0", "-o", "bits")
     assert status == 0
@@ -149,10 +160,7 @@ def test_a_case_has_what_the_call_had(recording, capsys):
         (("text", "rec", "--step", "0", "-o", "x"), "text takes no -o"),
         (("extract", "rec", "--step", "0", "--op", "add"), "extract needs -o"),
         (("extract", "rec", "--step", "0", "--op", "ad", "-o", "x"), "Near are add"),
-        (
-            ("extract", "rec", "--step", "0", "--op", "add:3", "-o", "x"),
-            "calls add 1 times, and there is no add:3",
-        ),
+        (("extract", "rec", "--step", "0", "--op", "add:3", "-o", "x"), "calls add 1 times, and there is no add:3"),
         (("extract", "rec", "--step", "0", "--op", "add", "-o", "rec"), "rec is not empty"),
         (("import", "rec", "-o", "x"), "rec has no dump file of CANN's"),
         (("import", "nothing", "-o", "x"), "nothing has no dump file of CANN's"),

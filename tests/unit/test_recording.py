@@ -28,9 +28,7 @@ def folder(tmp_path):
 def write(folder, *values):
     journal = Journal(folder)
     for value in values:
-        journal.write_event(
-            "loss", site="a.py:1", by="backward", value=value, device="cpu", launches=None, elapsed=1.0
-        )
+        journal.write_event("loss", site="a.py:1", by="backward", value=value, device="cpu", launches=None, elapsed=1.0)
     journal.close()
     return folder / recording.PROCESSES / str(os.getpid()) / recording.JOURNAL
 
@@ -66,10 +64,18 @@ def test_damage_elsewhere_is_named(folder):
 
 @pytest.mark.parametrize(
     "line",
-    ["5", "[]", "{}", '{"kind": 1}', '{"kind": "loss"}',
-     '{"kind": "loss", "site": "a", "by": "grad", "value": "x", "device": "cpu", "launches": null}',
-     '{"kind": "end", "launches": "many"}', '{"kind": "weights", "name": "a"}', '{"kind": "precision"}'],
-)  # fmt: skip
+    [
+        "5",
+        "[]",
+        "{}",
+        '{"kind": 1}',
+        '{"kind": "loss"}',
+        '{"kind": "loss", "site": "a", "by": "grad", "value": "x", "device": "cpu", "launches": null}',
+        '{"kind": "end", "launches": "many"}',
+        '{"kind": "weights", "name": "a"}',
+        '{"kind": "precision"}',
+    ],
+)
 def test_a_line_that_is_no_event_is_named(folder, line):
     path = write(folder, 3.0)
     path.write_text(path.read_text() + line + "\n")
@@ -130,20 +136,19 @@ exec(sys.argv[1])
 
 def recorded(folder, words, **variables):
     """Run a command as the driver does: Python loads the recorder by itself."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": startup.FOLDER,
-        "TORCHPORT_RECORD": Options(str(folder)).to_variable(),
-    }
+    environment = {**os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(folder)).to_variable()}
     return subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
         env=environment | variables,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
-    "statement",
-    ["pass", "sys.exit()", "sys.exit(7)", "sys.exit('bye')", "fail()", "os._exit(5)", "1/0", "assert ()"],
+    "statement", ["pass", "sys.exit()", "sys.exit(7)", "sys.exit('bye')", "fail()", "os._exit(5)", "1/0", "assert ()"]
 )
 def test_a_recorded_script_behaves_as_under_python(folder, tmp_path, statement):
     script = tmp_path / "script.py"
@@ -165,11 +170,7 @@ def test_an_exception_is_placed_in_the_script(folder, tmp_path):
     script.write_text(SCRIPT)
     recorded(folder, [str(script), "fail()"])
     (error,) = Recording.from_directory(folder).of_kind("error")
-    assert (error["error"], os.path.basename(error["path"]), error["line"]) == (
-        "ValueError: no good",
-        "script.py",
-        6,
-    )
+    assert (error["error"], os.path.basename(error["path"]), error["line"]) == ("ValueError: no good", "script.py", 6)
 
 
 def test_an_exception_of_the_recorder_is_called_ours(folder, tmp_path):

@@ -23,26 +23,14 @@ torchport.auto.unpatch()  # importing it is a request, which the process of the 
 
 
 @pytest.mark.parametrize(
-    ("cuda", "npu"),
-    [("cuda", "npu"), ("cuda:0", "npu:0"), ("cuda:15", "npu:15"), ("cpu", "cpu"), ("meta", "meta")],
+    ("cuda", "npu"), [("cuda", "npu"), ("cuda:0", "npu:0"), ("cuda:15", "npu:15"), ("cpu", "cpu"), ("meta", "meta")]
 )
 def test_device_names_go_both_ways(cuda: str, npu: str) -> None:
     assert (npu_name(cuda), cuda_name(npu)) == (npu, cuda)
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "/data/cuda/x.pt",
-        "cuda:0.pt",
-        "cuda:",
-        "cuda:x",
-        "cudagraph",
-        "CUDA",
-        "install cuda: see",
-        "",
-        "cuda:１",
-    ],
+    "text", ["/data/cuda/x.pt", "cuda:0.pt", "cuda:", "cuda:x", "cudagraph", "CUDA", "install cuda: see", "", "cuda:１"]
 )
 def test_other_texts_stay(text: str) -> None:
     assert npu_name(text) is text
@@ -50,8 +38,14 @@ def test_other_texts_stay(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("nccl", "hccl"),
-    [("nccl", "hccl"), ("gloo", "gloo"), ("cpu:gloo,cuda:nccl", "cpu:gloo,npu:hccl"), ("cuda:nccl", "npu:hccl"), ("mpi", "mpi")],
-)  # fmt: skip
+    [
+        ("nccl", "hccl"),
+        ("gloo", "gloo"),
+        ("cpu:gloo,cuda:nccl", "cpu:gloo,npu:hccl"),
+        ("cuda:nccl", "npu:hccl"),
+        ("mpi", "mpi"),
+    ],
+)
 def test_backend_names_go_both_ways(nccl: str, hccl: str) -> None:
     assert (hccl_name(nccl), nccl_name(hccl)) == (hccl, nccl)
     assert hccl_name(nccl.upper()).lower() == hccl
@@ -59,9 +53,7 @@ def test_backend_names_go_both_ways(nccl: str, hccl: str) -> None:
 
 def test_a_name_equals_both() -> None:
     name = Name("nccl", "hccl")
-    assert (
-        name == "nccl" and name == "hccl" and name == "hccl" and name != "gloo" and (name != "hccl") is False
-    )
+    assert name == "nccl" and name == "hccl" and name == "hccl" and name != "gloo" and (name != "hccl") is False
     assert (f"{name}", hash(name), {"nccl": 1}[name]) == ("nccl", hash("nccl"), 1)
 
 
@@ -76,9 +68,7 @@ def test_a_name_equals_both() -> None:
         ({"CUDA_VISIBLE_DEVICES": "GPU-8f7e"}, {}),
         ({"CUDA_VISIBLE_DEVICES": "0", "ASCEND_RT_VISIBLE_DEVICES": "5"}, {}),
         (
-            {
-                "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64,roundup_power2_divisions:4,expandable_segments:True"
-            },
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64,roundup_power2_divisions:4,expandable_segments:True"},
             {"PYTORCH_NPU_ALLOC_CONF": "max_split_size_mb:64,expandable_segments:True"},
         ),
         ({"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, {}),
@@ -95,9 +85,7 @@ def test_variables(given: dict[str, str], found: dict[str, str]) -> None:
 
 def test_audit_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     events = [
-        audit.Event(
-            audit.Kind.REDIRECTED, "/a/ü.py", 3, "torch.cuda.synchronize", "torch.npu.synchronize", 7
-        ),
+        audit.Event(audit.Kind.REDIRECTED, "/a/ü.py", 3, "torch.cuda.synchronize", "torch.npu.synchronize", 7),
         audit.Event(audit.Kind.FALLBACK, audit.BACKWARD, 0, "X", "", 2, 4096),
     ]
     path = tmp_path / "audit.jsonl"
@@ -120,9 +108,7 @@ def test_summary_is_short() -> None:
     events = [audit.Event(audit.Kind.REDIRECTED, "a.py", n, "f", "g", n) for n in range(1, 20)]
     lines = list(format_summary(events, ""))
     assert lines[0] == "torchport: redirected to the NPU: 190 calls at 19 places"
-    assert (
-        lines[1] == "  a.py:19  f -> g  (19x)" and lines[-1] == "  ... and 13 more: `--audit FILE` lists all"
-    )
+    assert lines[1] == "  a.py:19  f -> g  (19x)" and lines[-1] == "  ... and 13 more: `--audit FILE` lists all"
     assert len(lines) == SHOWN + 2 and list(format_summary([], "")) == []
 
 
@@ -188,8 +174,13 @@ def test_several_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     words = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 29501"
     command, _ = starts(tmp_path, monkeypatch, words)
     assert command[4:] == [
-        "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=29501", "--nproc-per-node=2", "train.py",
-    ]  # fmt: skip
+        "--nnodes=2",
+        "--node-rank=1",
+        "--master-addr=10.0.0.1",
+        "--master-port=29501",
+        "--nproc-per-node=2",
+        "train.py",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -210,11 +201,7 @@ def test_what_cannot_be_is_a_usage_error(tmp_path: Path, words: list[str], says:
     library.touch()
     (tmp_path / "train.py").touch()
     command = [sys.executable, "-m", "torchport", "run", *words, str(tmp_path / "train.py")]
-    environment = {
-        "PATH": "/usr/bin:/bin",
-        "VNPU_LIBRARIES": str(tmp_path),
-        "PYTHONPATH": str(SOURCE),
-    }
+    environment = {"PATH": "/usr/bin:/bin", "VNPU_LIBRARIES": str(tmp_path), "PYTHONPATH": str(SOURCE)}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and says in ended.stderr
 
@@ -223,13 +210,8 @@ def test_the_environments_own_sitecustomize_runs(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
     start = SOURCE / "torchport" / "start"
     code = "import sys; print(sys.modules['sitecustomize'].__file__, [path for path in sys.path if 'auto' in path])"
-    environment = {
-        "PYTHONPATH": f"{start}:{tmp_path}:{SOURCE}",
-        "TORCHPORT_AUTO": "1",
-    }
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    environment = {"PYTHONPATH": f"{start}:{tmp_path}:{SOURCE}", "TORCHPORT_AUTO": "1"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == (f"mine\n{tmp_path / 'sitecustomize.py'} []\n", "")
 
 
@@ -268,17 +250,7 @@ def test_convert_reports_what_only_a_run_could_see(tmp_path: Path) -> None:
         audit.Event(kinds.FALLBACK, audit.BACKWARD, 0, "InvBackward0", "", 2, 8),
     ]
     audit.append_events(events, log)
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "convert",
-        str(script),
-        "--diff",
-        "--json",
-        "--audit",
-        str(log),
-    ]
+    command = [sys.executable, "-m", "torchport", "convert", str(script), "--diff", "--json", "--audit", str(log)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     found = [
         (one["code"], one["location"]["line"])
@@ -290,16 +262,7 @@ def test_convert_reports_what_only_a_run_could_see(tmp_path: Path) -> None:
 
 def test_an_unreadable_audit_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROJECT)
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "convert",
-        str(tmp_path),
-        "--diff",
-        "--audit",
-        str(tmp_path / "none"),
-    ]
+    command = [sys.executable, "-m", "torchport", "convert", str(tmp_path), "--diff", "--audit", str(tmp_path / "none")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and "the audit cannot be read" in ended.stderr
 
@@ -313,9 +276,7 @@ after_import("awaited", lambda module: print("second", module.value))
 import awaited
 """
     environment = {"PYTHONPATH": f"{SOURCE}:{tmp_path}"}
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (sorted(ended.stdout.splitlines()), ended.stderr) == (["first 1", "second 1"], "")
 
 

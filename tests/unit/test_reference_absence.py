@@ -39,13 +39,23 @@ def seen():
     }
 """
 HIDDEN = {
-    "import": "torch_npu", "submodule": "torch_npu", "spec": False, "version": None, "distributions": [],
-    "backends": [], "packages": False,
-}  # fmt: skip
+    "import": "torch_npu",
+    "submodule": "torch_npu",
+    "spec": False,
+    "version": None,
+    "distributions": [],
+    "backends": [],
+    "packages": False,
+}
 FOUND = {
-    "import": "", "submodule": "", "spec": True, "version": "9.9", "distributions": ["torch-npu"],
-    "backends": ["torch_npu"], "packages": True,
-}  # fmt: skip
+    "import": "",
+    "submodule": "",
+    "spec": True,
+    "version": "9.9",
+    "distributions": ["torch-npu"],
+    "backends": ["torch_npu"],
+    "packages": True,
+}
 
 
 @pytest.fixture
@@ -69,11 +79,7 @@ def python(code: str, *folders: Path) -> object:
 
     path = os.pathsep.join(map(str, (*folders, Path(torchport.__file__).parents[1])))
     run = subprocess.run(
-        [sys.executable, "-S", "-c", code],
-        env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
@@ -141,9 +147,7 @@ def test_another_backend_in_torch_is_told() -> None:
         "torch.utils.rename_privateuse1_backend('toy')\nprint(json.dumps([before, reference.describe_npu_use()]))"
     )
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert json.loads(run.stdout) == ["", "it gave torch the backend toy"]
 
 
@@ -178,7 +182,9 @@ def test_environment_has_nothing_of_an_npu(tmp_path: Path) -> None:
 
 
 def test_search_path_that_had_nothing_else_is_gone() -> None:
-    assert "LD_LIBRARY_PATH" not in reference.make_reference_environment({"LD_LIBRARY_PATH": str(vnpu.library_directory())})
+    assert "LD_LIBRARY_PATH" not in reference.make_reference_environment(
+        {"LD_LIBRARY_PATH": str(vnpu.library_directory())}
+    )
 
 
 def test_a_launcher_sees_a_device_for_each_process() -> None:

@@ -157,9 +157,7 @@ def test_undefined_results_keep_their_places(tmp_path):
         (name, BACKWARD, ALL, given, [None, ONE * 5, None]),
     )
     found = replay.replay_recording(tmp_path)
-    assert [(row.kind, row.wrong) for row in found.rows] == [
-        ("judged", False), ("judged", False), ("judged", True),
-    ]  # fmt: skip
+    assert [(row.kind, row.wrong) for row in found.rows] == [("judged", False), ("judged", False), ("judged", True)]
 
 
 def test_nobody_is_to_blame_for_memory_that_was_never_written(tmp_path):

@@ -28,13 +28,7 @@ PLACE = Location("a.py", 3, 5, 3, 9)
 
 
 def finding(**changes: object) -> Finding:
-    values = {
-        "code": "TP101",
-        "severity": Severity.ERROR,
-        "safety": Safety.REPORT,
-        "location": PLACE,
-        "message": "m",
-    }
+    values = {"code": "TP101", "severity": Severity.ERROR, "safety": Safety.REPORT, "location": PLACE, "message": "m"}
     return Finding(**{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -48,10 +42,8 @@ def test_nothing() -> None:
 
 
 def test_layout() -> None:
-    text = render_findings([finding(message="What it says.", hint="What to do.")], color=False, width=80)
-    assert (
-        text == "a.py\n       3:5  error    TP101  What it says.\n                            What to do.\n"
-    )
+    text = render_findings([finding(message="It is wrong.", hint="Change it.")], color=False, width=80)
+    assert text == "a.py\n       3:5  error    TP101  It is wrong.\n                            Change it.\n"
 
 
 @pytest.mark.parametrize(
@@ -117,9 +109,7 @@ def test_chinese_wraps_by_columns() -> None:
 
 
 @pytest.mark.parametrize("width", [24, 40, 80, 120])
-@pytest.mark.parametrize(
-    "text", ["one two three " * 9, "缺少数据集" * 9, "a/long/path/" * 20 + " end", "", "  x  "]
-)
+@pytest.mark.parametrize("text", ["one two three " * 9, "缺少数据集" * 9, "a/long/path/" * 20 + " end", "", "  x  "])
 def test_wrapping_loses_nothing(text: str, width: int) -> None:
     lines = wrap_text(text, width)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
@@ -240,17 +230,14 @@ def test_quantities_that_are_not_equal_are_not_called_equal() -> None:
     loose = [made.quantity("loss", 20, 0.2, allowed=math.inf), made.quantity("gradient", 20, 1e-6)]
     data = port_results.comparison(quantities=loose)
     said = flat(render_port(port_results.port(comparison=data), 100, False))
-    assert (
-        "20 losses within 2.0e-01 (not judged), 20 gradients within 1.0e-06 (3e-05 allowed) yardstick" in said
-    )
+    assert "20 losses within 2.0e-01 (not judged), 20 gradients within 1.0e-06 (3e-05 allowed) yardstick" in said
     assert "float32: 3 loss scales equal" in text and "upload" not in text.partition("control")[0]
 
 
 def test_first_differences_with_their_noise() -> None:
     lines = render_port(port_results.parted(), 120, False).splitlines()
     assert (
-        "  differs at 2    update of fc1.weight: 0.0126 against 0.0125, 5.0e-02 (noise 1.5e-07, 3e-06 allowed)"
-        in lines
+        "  differs at 2    update of fc1.weight: 0.0126 against 0.0125, 5.0e-02 (noise 1.5e-07, 3e-06 allowed)" in lines
     )
     assert "  differs at 2    setting optimizer 0: lr: 0.002 against 0.001" in lines
     assert any("gradient of ...output.dense.LayerNorm.weight: 0.0126" in line for line in lines)
@@ -258,9 +245,7 @@ def test_first_differences_with_their_noise() -> None:
     held = render_port(port_results.port(), 120, False)
     assert "differs at" not in held and "more difference" not in held
     rows = [
-        made.difference(
-            3, "upload", "train.py:14", None, reference="0f3a77c2d41b9e60", port="9bc2d41b9e600f3a"
-        ),
+        made.difference(3, "upload", "train.py:14", None, reference="0f3a77c2d41b9e60", port="9bc2d41b9e600f3a"),
         made.difference(4, "gradient", "fc1.bias", math.inf, port=math.nan, reference=None),
     ]
     text = render_port(port_results.port(comparison=port_results.comparison(first=rows)), 120, False)
@@ -272,14 +257,8 @@ def test_each_control_says_by_what_it_was_noticed() -> None:
     text = render_port(port_results.port(), 120, False)
     lines = text.splitlines()
     assert "  noticed         5 % of one update, by update of fc1.weight 5.0e-02 (3e-06 allowed)" in lines
-    assert (
-        "  noticed         1 % of one layer's gradient, by gradient of fc1.weight 1.0e-02 (3e-06 allowed)"
-        in lines
-    )
-    assert (
-        "  noticed         one sample of a batch replaced, by input at train.py:18 2.0e-03 (3e-06 allowed)"
-        in lines
-    )
+    assert "  noticed         1 % of one layer's gradient, by gradient of fc1.weight 1.0e-02 (3e-06 allowed)" in lines
+    assert "  noticed         one sample of a batch replaced, by input at train.py:18 2.0e-03 (3e-06 allowed)" in lines
     assert "The smallest change" not in text  # the verdict says it
     assert "NOT noticed" not in text and "not possible" not in text and "not measured" not in text
 
@@ -295,9 +274,7 @@ def test_a_fault_that_was_not_noticed_is_not_called_noticed() -> None:
 def test_where_the_runs_differ_faults_are_counted() -> None:
     text = render_port(port_results.parted(), 120, False)
     assert "  control         3 of 3 small faults noticed\n" in text and "  noticed  " not in text
-    data = to_json(port_results.blind().data.comparison) | {
-        "first": [made.difference(3, "change", "fc1.bias")]
-    }
+    data = to_json(port_results.blind().data.comparison) | {"first": [made.difference(3, "change", "fc1.bias")]}
     text = render_port(port_results.port(comparison=data), 120, False)
     assert "  control         1 of 2 small faults noticed\n" in text
     assert "  NOT noticed     1 % of one layer's gradient" in text and "  not possible    one sample" in text
@@ -339,9 +316,7 @@ def test_compare_says_the_same() -> None:
     for result in (port_results.parted(), port_results.blind(), port_results.without_power()):
         assert result.data.comparison is not None
         lines = render_port(result, 100, False).splitlines()
-        for line in render_compare(Result("compare", (), result.data.comparison), 100, False).splitlines()[
-            :-2
-        ]:
+        for line in render_compare(Result("compare", (), result.data.comparison), 100, False).splitlines()[:-2]:
             assert line in lines
 
 
@@ -365,8 +340,13 @@ def test_names_of_quantities(row: dict[str, str], words: str) -> None:
 
 def test_sizes_and_bounds() -> None:
     assert [wording.format_size(number) for number in (0, 512, 999.6, 1_234_567, 5e9, 7e13)] == [
-        "0 B", "512 B", "1 kB", "1.23 MB", "5 GB", "70 TB",
-    ]  # fmt: skip
+        "0 B",
+        "512 B",
+        "1 kB",
+        "1.23 MB",
+        "5 GB",
+        "70 TB",
+    ]
     assert [wording.format_bound(value) for value in (3.4e-6, 1e-4, 0.01, math.inf)] == [
         "3.4e-06",
         "0.0001",
@@ -428,9 +408,7 @@ def test_hostile_port_stays_text() -> None:
             port_results.curve("\x1b[2J.py:1"),
             quantities=[made.quantity("\x1b[2J", 3, 1e-7)],
             first=[made.difference(2, "upload", "\x1b[2J", None, reference="\x1b[2J", port="\r")],
-            controls=made.controls(
-                made.control("update", made.noticed(name="\x1b[2J")) | {"words": "\x1b[2J"}
-            ),
+            controls=made.controls(made.control("update", made.noticed(name="\x1b[2J")) | {"words": "\x1b[2J"}),
             yardstick=made.yardstick(noise="\x1b[2J", declared=[made.HF32 | {"name": "\x1b[2J"}]),
             draws=[made.DRAWN_OFF | {"operator": "\x1b[2J"}],
         ),
@@ -449,12 +427,7 @@ def test_comparison_in_the_same_words() -> None:
 
 @pytest.mark.parametrize(
     ("root", "folder"),
-    [
-        ("project", "project_npu"),
-        ("a/nb.ipynb", "a/nb_npu"),
-        (".", "../work_npu"),
-        ("my project", "'my project_npu'"),
-    ],
+    [("project", "project_npu"), ("a/nb.ipynb", "a/nb_npu"), (".", "../work_npu"), ("my project", "'my project_npu'")],
 )
 def test_where_to_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, folder: str) -> None:
     (tmp_path / "work").mkdir()
@@ -477,27 +450,19 @@ def test_names_are_shortened_between_words() -> None:
     assert shorten_text("models/very/deep/generator.py:172", 23) == ".../generator.py:172"
     assert shorten_text("rank 1, models/very/deep/generator.py:172", 20) == "rank 1, .../generator.py:172"
     assert shorten_text("one two three four five", 14) == "one two ..."
-    assert (
-        shorten_text("gradient of encoder.layers.11.attention.weight", 32) == "gradient of ...attention.weight"
-    )
+    assert shorten_text("gradient of encoder.layers.11.attention.weight", 32) == "gradient of ...attention.weight"
     assert shorten_text("short", 14) == "short"
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [
-        ("optimizer step", "20 optimizer steps"),
-        ("backward", "20 backward passes"),
-        ("call", "20 module calls"),
-    ],
+    [("optimizer step", "20 optimizer steps"), ("backward", "20 backward passes"), ("call", "20 module calls")],
 )
 def test_what_a_step_is(kind: str, words: str) -> None:
     data = port_results.comparison(steps={"kind": kind, "reference": 20, "port": 20})
     assert f"{words}, step by step" in render_port(port_results.port(comparison=data), 120, False)
     fewer = port_results.comparison(steps={"kind": kind, "reference": 20, "port": 7})
-    assert f"{words} of the original, 7 of the port" in render_port(
-        port_results.port(comparison=fewer), 120, False
-    )
+    assert f"{words} of the original, 7 of the port" in render_port(port_results.port(comparison=fewer), 120, False)
 
 
 def test_a_terminal_that_lacks_letters(tmp_path: Path) -> None:

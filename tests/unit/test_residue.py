@@ -26,10 +26,7 @@ def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
         ("# needs cuda\nx = 1\n", [("cuda", Meaning.PROSE)]),
         ("'''Runs on\nNVIDIA cards.'''\n", [("NVIDIA", Meaning.PROSE)]),
         ("raise SystemExit('no CUDA here')\n", [("CUDA", Meaning.PROSE)]),
-        (
-            "use_cuda = a.no_cuda; a.no_cuda = 1\n",
-            [("use_cuda", Meaning.NAME)] + 2 * [("a.no_cuda", Meaning.NAME)],
-        ),
+        ("use_cuda = a.no_cuda; a.no_cuda = 1\n", [("use_cuda", Meaning.NAME)] + 2 * [("a.no_cuda", Meaning.NAME)]),
         ("use_cuda = 1\nx = args.no_cuda\n", [("use_cuda", Meaning.NAME), ("args.no_cuda", Meaning.KEPT)]),
         ("f(x.cuda)\n", [("x.cuda", Meaning.DECISION)]),
         ("import cv2\ncv2.cuda.setDevice(0)\n", [("cv2.cuda.setDevice", Meaning.DECISION)]),
@@ -37,10 +34,7 @@ def meanings(text: str, path: str = "a.py") -> list[tuple[str, Meaning]]:
         ("x = 'cuda'\n", [("cuda", Meaning.DECISION)]),
         ("x = [f'cuda:{i}' for i in y]\n", [("cuda", Meaning.DECISION)]),
         ("import torch  # cuda\nclass ConvMlp:\n    pass\n", [("cuda", Meaning.PROSE)]),
-        (
-            "import torch\ntorch.backends.cudnn.benchmark = True\n",
-            [("torch.backends.cudnn.benchmark", Meaning.KEPT)],
-        ),
+        ("import torch\ntorch.backends.cudnn.benchmark = True\n", [("torch.backends.cudnn.benchmark", Meaning.KEPT)]),
         ("x = f'''\n a cuda b'''; cuda = 1\n", [("cuda", Meaning.PROSE), ("cuda", Meaning.NAME)]),
     ],
 )
@@ -49,17 +43,11 @@ def test_meanings(text: str, expected: list[tuple[str, Meaning]]) -> None:
 
 
 def test_other_files() -> None:
-    assert meanings("# cuda\nname: my_cuda\n", "c.yaml") == [
-        ("cuda", Meaning.PROSE),
-        ("my_cuda", Meaning.NAME),
-    ]
+    assert meanings("# cuda\nname: my_cuda\n", "c.yaml") == [("cuda", Meaning.PROSE), ("my_cuda", Meaning.NAME)]
 
 
 def test_native_code_is_written_anew() -> None:
-    assert meanings("// cuda\ncudaFree(p);\n", "a.cpp") == [
-        ("cuda", Meaning.PROSE),
-        ("cudaFree", Meaning.DECISION),
-    ]
+    assert meanings("// cuda\ncudaFree(p);\n", "a.cpp") == [("cuda", Meaning.PROSE), ("cudaFree", Meaning.DECISION)]
     assert meanings("#include <cuda.h>\n", "a.cu") == [("cuda.h", Meaning.BLOCKER)]
 
 
@@ -75,7 +63,7 @@ CODE = {
     "cv2.cuda.setDevice(0)\nxcuda.run()\nmove = getattr(x, 'cuda')\nname = 'cuda-11.8'\n"
     "path = 'a/cuda.cu'\ntest = x.type().startswith('torch.cuda')\nd = {'cuda': 0}\nprint(d['cuda'])\n"
     "subprocess.run(['nvcc', path])\nwith torch.x.nvtx_range('a'):\n    pass\nglobal_cuda()\n",
-}  # fmt: skip
+}
 
 
 def test_nothing_in_code_is_left_unsaid(tmp_path: Path) -> None:

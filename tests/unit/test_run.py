@@ -31,9 +31,7 @@ def test_the_exit_status_is_the_scripts(run, statement, status):
 
 
 def test_arguments_and_the_device_arrive(run):
-    ended = run(
-        "import os, sys\nprint(sys.argv[1:], os.environ['TORCHPORT_BACKEND'])", "--", "--epochs", "3", "--"
-    )
+    ended = run("import os, sys\nprint(sys.argv[1:], os.environ['TORCHPORT_BACKEND'])", "--", "--epochs", "3", "--")
     assert ended.stdout == "['--epochs', '3', '--'] vnpu\n"
 
 

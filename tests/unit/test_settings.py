@@ -58,9 +58,7 @@ def test_paths_are_seen_from_the_folder_of_the_settings(project: Path) -> None:
     assert preview_tree(project / "third_party/deep/kernel.py").findings == ()
 
 
-def test_a_path_upwards_meets_the_settings_of_its_own_folder(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_upwards_meets_the_settings_of_its_own_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "other").mkdir()
     (project / "other" / "pyproject.toml").write_text("[tool.torchport]\nignore = ['TP101']\n")
     settings(project, "exclude = ['third_party']")
@@ -111,10 +109,7 @@ def test_a_mistake_is_an_error_of_every_command(project: Path, text: str, messag
     with pytest.raises(TorchportError, match=message):
         settings_of(project)
     done = subprocess.run(
-        [sys.executable, "-m", "torchport", "check", str(project)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "torchport", "check", str(project)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2 and "pyproject.toml" in done.stderr
 
@@ -125,10 +120,7 @@ def test_a_mistake_is_an_error_of_every_command(project: Path, text: str, messag
 def test_check_honours_them(project: Path, text: str, code: int) -> None:
     settings(project, text)
     done = subprocess.run(
-        [sys.executable, "-m", "torchport", "check", str(project)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "torchport", "check", str(project)], capture_output=True, text=True, check=False
     )
     assert done.returncode == code, done.stdout + done.stderr
 

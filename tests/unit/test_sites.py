@@ -31,6 +31,10 @@ def test_what_runs_compiled_has_the_line_that_calls_it(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(CODE)
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=True, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    )  # fmt: skip
+        [sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
     assert done.stdout.split() == ["train.py:6", "train.py:12", "train.py:18"]

@@ -116,9 +116,7 @@ def test_dotted_names(text: str, meaning: str | None) -> None:
 
 
 def test_a_parameter_hides_an_import() -> None:
-    module = Module(
-        "a.py", b"import torch\ndef f(torch):\n    return torch.cuda\ndef g():\n    return torch.cuda\n"
-    )
+    module = Module("a.py", b"import torch\ndef f(torch):\n    return torch.cuda\ndef g():\n    return torch.cuda\n")
     meanings = [module.resolve_name(node) for node in module.iter_nodes(ast.Attribute)]
     assert meanings == [None, "torch.cuda"]
 

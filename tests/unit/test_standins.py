@@ -87,9 +87,7 @@ def test_submodule_that_a_stand_in_lacks_is_not_found() -> None:
         text=True,
         check=False,
     )
-    assert run.stderr.endswith(
-        "ModuleNotFoundError: No module named 'apex_C.kernels'; 'apex_C' is not a package\n"
-    )
+    assert run.stderr.endswith("ModuleNotFoundError: No module named 'apex_C.kernels'; 'apex_C' is not a package\n")
 
 
 ABSENT = ("bitsandbytes", "colossalai", "bmtrain", "grouped_gemm", "mmcv")
@@ -108,9 +106,7 @@ def test_absent_package_says_what_to_use_instead(name: str) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_package_that_works_or_is_unknown_is_simply_absent() -> None:
-    known = next(
-        name for name, row in load_libraries().items() if row.status is Support.WORKS and name == "mmengine"
-    )
+    known = next(name for name, row in load_libraries().items() if row.status is Support.WORKS and name == "mmengine")
     for name in (known, "no_such_package"):
         with pytest.raises(ModuleNotFoundError, match=f"^No module named '{name}'$"):
             importlib.import_module(name)
@@ -125,9 +121,7 @@ def test_explained_package_is_imported_where_it_is_installed(folder: Path) -> No
 
 @pytest.mark.parametrize("module", ["torchport.standins", "torchport.amp"])
 def test_rooms_are_light(module: str) -> None:
-    code = (
-        f"import sys, {module}; print([name for name in ('torch', 'numpy', 'apex') if name in sys.modules])"
-    )
+    code = f"import sys, {module}; print([name for name in ('torch', 'numpy', 'apex') if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
 

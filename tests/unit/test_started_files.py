@@ -64,7 +64,4 @@ def test_a_module_of_python_is_not_taken_for_a_folder_of_its_name(tmp_path: Path
     (tmp_path / "package/model.py").write_text(MODEL)
     (tmp_path / "start.py").write_text("import logging\nimport os\nfrom package.model import make\nmake()\n")
     (start,) = (one for one in convert_project(tmp_path, Style.NPU) if one.name == "start.py")
-    assert (
-        start.output
-        == b"import logging\nimport os\nimport torch_npu\nfrom package.model import make\nmake()\n"
-    )
+    assert start.output == b"import logging\nimport os\nimport torch_npu\nfrom package.model import make\nmake()\n"

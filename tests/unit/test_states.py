@@ -69,17 +69,14 @@ def test_hyper_parameters_belong_to_the_run_and_changes_count_from_the_state(tmp
 
 def test_a_scaler_has_its_scale_again(tmp_path):
     text = LOOP.replace(
-        "for step in range(9):",
-        "scaler = torch.amp.GradScaler('cuda', init_scale=64.0)\nfor step in range(9):",
+        "for step in range(9):", "scaler = torch.amp.GradScaler('cuda', init_scale=64.0)\nfor step in range(9):"
     )
     text = text.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
         "    optimizer.step()\n",
         "    keep('scale', torch.tensor(scaler.get_scale()))\n    scaler.step(optimizer)\n    scaler.update(CHOSEN)\n",
     )
     _, right = saved(tmp_path, text.replace("CHOSEN", "None"))
-    _, seen = recorded.run(
-        tmp_path / "loading", text.replace("CHOSEN", "32.0"), states_in=str(tmp_path / "states")
-    )
+    _, seen = recorded.run(tmp_path / "loading", text.replace("CHOSEN", "32.0"), states_in=str(tmp_path / "states"))
     assert {one[0][0] for one in right["scale"]} == {64.0}
     assert {one[0][0] for one in seen["scale"]} == {64.0, 32.0}  # its own update comes after the step
     assert seen["scale"][0][0] == [64.0]
@@ -122,9 +119,11 @@ def test_no_more_than_twenty_steps_and_no_more_than_the_bytes(tmp_path):
     assert not list((tmp_path / "few").rglob("*.unfinished"))
     # A run that loads goes on by itself from there.
     loading, own = recorded.run(
-        tmp_path / "loading", ASTRAY.replace("range(9)", "range(23)"),
-        states_in=str(tmp_path / "few" / "states"), steps=None,
-    )  # fmt: skip
+        tmp_path / "loading",
+        ASTRAY.replace("range(9)", "range(23)"),
+        states_in=str(tmp_path / "few" / "states"),
+        steps=None,
+    )
     assert own["own weights"][:count] == seen["own weights"][:count]
     assert own["own weights"][count] != seen["own weights"][count]
     assert loading.of_kind("note") == []

@@ -89,7 +89,5 @@ def test_works_without_torch(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text(CUDA)
     block = "import sys; sys.modules['torch'] = None; from torchport.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", block, "convert", "t.py", "--diff"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SRC)}, capture_output=True
-    )
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(SRC)}, capture_output=True)
     assert done.returncode == 0

@@ -76,9 +76,7 @@ def test_what_is_not_seen_is_not_said(tmp_path: Path, text: str) -> None:
 
 
 def test_convert_leaves_what_works_without_a_word(tmp_path: Path) -> None:
-    text = (
-        "import torch\nx = torch.ones(2).cuda()\ny = x.float() @ x\nm = torch.compile(m, backend='eager')\n"
-    )
+    text = "import torch\nx = torch.ones(2).cuda()\ny = x.float() @ x\nm = torch.compile(m, backend='eager')\n"
     (tmp_path / "a.py").write_text(text)
     assert [one.code for one in preview_tree(tmp_path).findings] == ["TP001", "TP120"]
 
@@ -95,13 +93,10 @@ def test_convert_reports_what_stops(tmp_path: Path) -> None:
 
 def test_memory_formats_in_both_styles() -> None:
     text = "import torch\nx = x.to(memory_format=torch.channels_last)\n"
-    assert convert_source(text.encode(), "a.py").output.decode() == text.replace(
-        "channels_last", "contiguous_format"
-    )
+    assert convert_source(text.encode(), "a.py").output.decode() == text.replace("channels_last", "contiguous_format")
     guarded = convert_source(text.encode(), "a.py", Style.AGNOSTIC)
     assert guarded.output.decode() == text.replace(
-        "torch.channels_last",
-        '(torch.contiguous_format if hasattr(torch, "npu") else torch.channels_last)',
+        "torch.channels_last", '(torch.contiguous_format if hasattr(torch, "npu") else torch.channels_last)'
     )
     assert convert_source(guarded.output, "a.py", Style.AGNOSTIC).output == guarded.output
     imported = "from torch import channels_last\nx = x.to(memory_format=channels_last)\n"

@@ -17,9 +17,7 @@ import choose  # noqa: E402
 import tiers  # noqa: E402
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"][
-    "ini_options"
-]
+OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
 MARKERS = {line.partition(":")[0]: line for line in OPTIONS["markers"]}
 
 
@@ -57,11 +55,7 @@ def test_make_check_runs_what_make_test_leaves_out_of_tests_unit() -> None:
     (left_out,) = (line for line in planned("quick-python").splitlines() if "pytest -q tests/unit" in line)
     (run,) = (line for line in planned("check").splitlines() if '-m "processes and ' in line)
     assert '-m "not processes and ' in left_out
-    marked = {
-        path
-        for path in (ROOT / "tests/unit").glob("test_*.py")
-        if "mark.processes" in path.read_text("utf-8")
-    }
+    marked = {path for path in (ROOT / "tests/unit").glob("test_*.py") if "mark.processes" in path.read_text("utf-8")}
     assert marked <= {ROOT / word for word in run.split()}
 
 
@@ -85,9 +79,7 @@ def test_campaigns_are_left_out_and_have_their_target() -> None:
 
 def test_no_marker_is_idle() -> None:
     used = {
-        mark
-        for path in (ROOT / "tests").rglob("*.py")
-        for mark in re.findall(r"mark\.(\w+)", path.read_text("utf-8"))
+        mark for path in (ROOT / "tests").rglob("*.py") for mark in re.findall(r"mark\.(\w+)", path.read_text("utf-8"))
     }
     assert MARKERS.keys() - used == set()
 

@@ -36,22 +36,9 @@ def test_reads_what_is_written(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(whole())
     log = read_timeline(path)
-    assert (log.process, log.rank, log.world, log.chip, log.dry, log.whole) == (
-        77,
-        3,
-        8,
-        "Ascend910B1",
-        True,
-        True,
-    )
+    assert (log.process, log.rank, log.world, log.chip, log.dry, log.whole) == (77, 3, 8, "Ascend910B1", True, True)
     (only,) = log.tasks
-    assert (only.name, only.stream, only.unit, only.virtual_time, only.flops) == (
-        "aclnnAdd",
-        4,
-        "cube",
-        30,
-        2e9,
-    )
+    assert (only.name, only.stream, only.unit, only.virtual_time, only.flops) == ("aclnnAdd", 4, "cube", 30, 2e9)
     (tensor,) = only.tensors
     assert (tensor.shape, tensor.dtype, tensor.output, tensor.view) == ((2, 3), "float32", True, False)
     assert [(each.bytes, each.used) for each in log.memory] == [(-512, 1024)]

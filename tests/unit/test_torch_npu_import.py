@@ -41,7 +41,7 @@ def imports(folder: Path, files: dict[str, str]) -> set[str]:
         ({"one.py": CUDA, "two.py": CUDA + "ok = torch.cuda.is_available()\n"}, {"two.py"}),
         ({"train.py": "import b\n", "b.py": "import torch\nfrom torch import cuda\n"}, {"b.py"}),
     ],
-)  # fmt: skip
+)
 def test_who_imports_torch_npu(tmp_path: Path, files: dict[str, str], expected: set[str]) -> None:
     assert imports(tmp_path, files) == expected
 
@@ -63,13 +63,24 @@ MAIN = "if __name__ == '__main__':\n    go()\n"
     ("text", "expected"),
     [
         # Started, and names no CUDA itself.
-        (f"import torch\nfrom lib.trainer import f\n{MAIN}", f"import torch\nimport torch_npu\nfrom lib.trainer import f\n{MAIN}"),
-        (f"import json\nfrom lib import trainer\n{MAIN}", f"import json\nimport torch_npu\nfrom lib import trainer\n{MAIN}"),
+        (
+            f"import torch\nfrom lib.trainer import f\n{MAIN}",
+            f"import torch\nimport torch_npu\nfrom lib.trainer import f\n{MAIN}",
+        ),
+        (
+            f"import json\nfrom lib import trainer\n{MAIN}",
+            f"import json\nimport torch_npu\nfrom lib import trainer\n{MAIN}",
+        ),
         (f"import lib.net as n\nimport torch\n{MAIN}", f"import torch_npu\nimport lib.net as n\nimport torch\n{MAIN}"),
-        (f"try:\n    from lib import net\nexcept ImportError:\n    net = None\n{MAIN}",
-         f"import torch_npu\ntry:\n    from lib import net\nexcept ImportError:\n    net = None\n{MAIN}"),
+        (
+            f"try:\n    from lib import net\nexcept ImportError:\n    net = None\n{MAIN}",
+            f"import torch_npu\ntry:\n    from lib import net\nexcept ImportError:\n    net = None\n{MAIN}",
+        ),
         (f"def go():\n    import lib.net\n{MAIN}", f"import torch_npu\ndef go():\n    import lib.net\n{MAIN}"),
-        ("from lib.net import f\nfor x in y:\n    f(x)\n", "import torch_npu\nfrom lib.net import f\nfor x in y:\n    f(x)\n"),
+        (
+            "from lib.net import f\nfor x in y:\n    f(x)\n",
+            "import torch_npu\nfrom lib.net import f\nfor x in y:\n    f(x)\n",
+        ),
         ("import lib.net\nlib.net.f(1)\n", "import torch_npu\nimport lib.net\nlib.net.f(1)\n"),
         # Not started, has it already, or uses nothing that needs it.
         ("from lib.trainer import f\n", None),
@@ -78,7 +89,7 @@ MAIN = "if __name__ == '__main__':\n    go()\n"
         (f"import torch\n{MAIN}", None),
         (f"from other.lib import net\n{MAIN}", None),
     ],
-)  # fmt: skip
+)
 def test_a_script_whose_library_uses_the_npu(tmp_path: Path, text: str, expected: str | None) -> None:
     for name, content in {**LIBRARY, "projects/adder/main.py": text}.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -118,14 +129,7 @@ def test_who_imports_whom() -> None:
     }.items():
         imports.add_file(name, text.encode())
     edges = imports.find_imports()
-    assert edges["a/b/c.py"] == {
-        "a/b/__init__.py",
-        "a/b/d.py",
-        "a/e.py",
-        "a/b/f.py",
-        "a/json.py",
-        "z/json.py",
-    }
+    assert edges["a/b/c.py"] == {"a/b/__init__.py", "a/b/d.py", "a/e.py", "a/b/f.py", "a/json.py", "z/json.py"}
     assert edges["top.py"] == {"a/b/__init__.py", "a/b/c.py", "a/e.py"}
     assert imports.find_cuda_importers() == {"a/b/c.py", "top.py"}
     assert "a/b/d.py" in imports.list_imported_files() and "top.py" not in imports.list_imported_files()

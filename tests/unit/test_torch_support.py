@@ -18,11 +18,7 @@ from torchport.vnpu import wheels
 def found(tmp_path: Path, text: str) -> list[tuple[str, int]]:
     (tmp_path / "a.py").write_text(text)
     result = analyze_tree(tmp_path)
-    return [
-        (one.code, one.location.line)
-        for one in result.findings
-        if one.code.startswith("TP70") and one.location
-    ]
+    return [(one.code, one.location.line) for one in result.findings if one.code.startswith("TP70") and one.location]
 
 
 def test_data_is_of_the_pinned_versions() -> None:
@@ -130,8 +126,7 @@ def test_message_says_what_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import torch\ntorch.linalg.eigh(x)\ntorch.symeig(x)\n")
     cpu, removed = analyze_tree(tmp_path).findings
     assert (
-        cpu.message
-        == f"torch.linalg.eigh is computed on the CPU by torch_npu {wheels.SUPPORTED} (aten::_linalg_eigh)"
+        cpu.message == f"torch.linalg.eigh is computed on the CPU by torch_npu {wheels.SUPPORTED} (aten::_linalg_eigh)"
     )
     assert "torch.linalg.eigh" in removed.hint
     json.dumps(cpu.to_json())

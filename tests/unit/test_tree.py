@@ -28,10 +28,7 @@ NAMELESS = {"utils", "util", "common", "helpers", "helper", "core", "base", "mis
 LARGEST, MEDIAN, NEARLY_ALL = 600, 150, 400  # lines: any file, half of the files, 95 % of the files
 # Sources of operators whose tests are not in a file of their family that has their name: the file, and why.
 TESTED_ELSEWHERE = {
-    "attention/native_sparse_infer": (
-        "attention/test_attention_native_sparse.py",
-        "by torch_npu's functions",
-    ),
+    "attention/native_sparse_infer": ("attention/test_attention_native_sparse.py", "by torch_npu's functions"),
     "elementwise/selu": ("test_rearranged.py", "among MindSpore's operators of several families"),
     "elementwise/swiglu": ("test_npu_operators.py", "among torch_npu's operators of several families"),
     "index/aclop_embedding": ("test_aclop_compiled.py", "torch_npu calls it where operators are compiled"),
@@ -94,8 +91,7 @@ def untested(sources: dict[str, set[str]]) -> set[str]:
         named = re.compile(rf"\b({'|'.join(sorted(operators))})\b")
         files = list((OPERATOR_TESTS / family).glob("test_*.py"))
         if not any(word.search(path.stem) for path in files) and (
-            stem.startswith("aclop_")
-            or not any(named.search(path.read_text(encoding="utf-8")) for path in files)
+            stem.startswith("aclop_") or not any(named.search(path.read_text(encoding="utf-8")) for path in files)
         ):
             found.add(source)
     return found
@@ -127,9 +123,7 @@ def test_generated_pages_are_up_to_date() -> None:
 
 
 def test_each_decision_has_its_parts_and_is_listed() -> None:
-    listed = re.findall(
-        r"\(docs/decisions/(\w+)\.md\)", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    )
+    listed = re.findall(r"\(docs/decisions/(\w+)\.md\)", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
     files = sorted((ROOT / "docs/decisions").glob("*.md"))
     assert sorted(listed) == [path.stem for path in files] and len(files) > 10
     for path in files:
@@ -166,15 +160,11 @@ def test_chip_profile_is_complete(name: str) -> None:
     assert 0 < chip.get("context_gib", 0.5) < 1
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")), ids=lambda p: p.name)
 def test_pages_point_to_what_exists(path: Path) -> None:
     """Links, and names of our files in backticks (`csrc/opapi`), are those of this tree, not of a past one."""
     text = path.read_text(encoding="utf-8")
-    links = {
-        link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if not (path.parent / link).exists()
-    }
+    links = {link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text) if not (path.parent / link).exists()}
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)}|docs)/[\w./]+)`", text)
     assert links == set()
     assert [name for name in named if not (ROOT / name).exists() and "vnpu/lib" not in name] == []

@@ -94,9 +94,7 @@ def test_an_operator_that_does_not_repeat_itself_is_named(tmp_path):
 def test_what_is_repeated_or_drawn_is_not(tmp_path):
     one = again(tmp_path / "a", BATCH)
     assert repeated.find_unsteady_calls(one, again(tmp_path / "b", BATCH)) == []
-    drawn = [
-        again(tmp_path / name, BATCH * size, operator="bernoulli_") for name, size in (("c", 1), ("d", 2))
-    ]
+    drawn = [again(tmp_path / name, BATCH * size, operator="bernoulli_") for name, size in (("c", 1), ("d", 2))]
     assert repeated.find_unsteady_calls(*drawn) == []
     with pytest.raises(TorchportError, match="was given what it was given"):
         repeated.find_unsteady_calls(one, again(tmp_path / "e", BATCH, BATCH * 2))

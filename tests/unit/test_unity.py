@@ -59,9 +59,7 @@ def test_a_name_that_is_looked_up_elsewhere_is_no_use(use: str) -> None:
 def test_what_a_header_declares_is_not_private() -> None:
     defines = "namespace a {\nint twice(int x) { return 2 * x; }\n}\n"
     assert apart({"one.cpp": defines, "other.cpp": USES})
-    assert not apart(
-        {"one.cpp": defines, "other.cpp": USES}, {"a.h": "namespace a {\nint twice(int x);\n}\n"}
-    )
+    assert not apart({"one.cpp": defines, "other.cpp": USES}, {"a.h": "namespace a {\nint twice(int x);\n}\n"})
 
 
 def test_using_declarations_must_be_the_same() -> None:
@@ -95,9 +93,7 @@ def test_units_are_no_larger_than_asked_for() -> None:
 def sources(folder: Path) -> list[Path]:
     paths = [folder / f"source{n}.cpp" for n in range(8)]
     for n, path in enumerate(paths):
-        path.write_text(
-            f'#include <vector>\n#include "table.inc"\nint f{n}() {{ return {n}; }}\n', encoding="utf-8"
-        )
+        path.write_text(f'#include <vector>\n#include "table.inc"\nint f{n}() {{ return {n}; }}\n', encoding="utf-8")
         os.utime(path, (1, 1))
     return paths
 
@@ -133,9 +129,7 @@ def test_each_source_has_its_compile_command(tmp_path: Path) -> None:
     (unit,) = unity.planned(tmp_path / "unity/library", sources(tmp_path))
     alone = {"directory": "/", "file": str(tmp_path / "alone.cpp"), "command": f"c++ -c {tmp_path}/alone.cpp"}
     commands = tmp_path / "compile_commands.json"
-    commands.write_text(
-        json.dumps([alone, {"directory": "/", "file": str(unit), "command": f"c++ -c {unit}"}])
-    )
+    commands.write_text(json.dumps([alone, {"directory": "/", "file": str(unit), "command": f"c++ -c {unit}"}]))
     (tmp_path / "alone.cpp").touch()
     unity.complete(commands)
     rows = {row["file"]: row["command"] for row in json.loads(commands.read_text())}
@@ -146,9 +140,7 @@ def test_each_source_has_its_compile_command(tmp_path: Path) -> None:
 
 
 def test_every_source_of_ours_is_in_one_unit() -> None:
-    headers = {
-        str(path.relative_to(ROOT / "csrc")): path.read_text("utf-8") for path in (ROOT / "csrc").rglob("*.h")
-    }
+    headers = {str(path.relative_to(ROOT / "csrc")): path.read_text("utf-8") for path in (ROOT / "csrc").rglob("*.h")}
     texts = {str(path): path.read_text("utf-8") for path in (ROOT / "csrc/opapi").glob("*/*.cpp")}
     units = unity.grouped(texts, headers)
     assert sorted(name for unit in units for name in unit) == sorted(texts)

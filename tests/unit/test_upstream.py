@@ -95,10 +95,7 @@ def test_a_list_names_what_does_not_pass(tmp_path: Path, monkeypatch: pytest.Mon
         "a/test_a.py": {"PASS": 2, "T.two": "FAIL: differs"},
         "a/test_b.py": {"PASS": 0, "T.one": "SKIP: no reason"},
     }
-    now = {
-        "a/test_a.py": {"T.one": "VACUOUS", "T.two": "PASS"},
-        "a/test_c.py": {"T.one": "PASS", "T.two": "GAP: Pad"},
-    }
+    now = {"a/test_a.py": {"T.one": "VACUOUS", "T.two": "PASS"}, "a/test_c.py": {"T.one": "PASS", "T.two": "GAP: Pad"}}
     assert [*status.compared(known, now)] == [
         ("a/test_a.py T.one", "PASS", "VACUOUS"),
         ("a/test_a.py T.two", "FAIL: differs", "PASS"),
@@ -106,9 +103,7 @@ def test_a_list_names_what_does_not_pass(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_what_was_found_is_there_after_a_run_was_broken_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_found_is_there_after_a_run_was_broken_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("results.FOLDER", tmp_path)
     first = Results("suite", keep=False)
     first.add("test_a.py", {"T.one": ("PASS", 1.5), "T.two": ("CRASH: SIGSEGV", 0.0)})

@@ -15,12 +15,7 @@ import suites
 import workers
 from control import Control
 
-SUITE = {
-    "source": "op-plugin",
-    "folders": ["st/ops"],
-    "holds": r"\bplatform_ascend(910b)?\b",
-    "first": "level0",
-}
+SUITE = {"source": "op-plugin", "folders": ["st/ops"], "holds": r"\bplatform_ascend(910b)?\b", "first": "level0"}
 NAMES = [f"st/ops/test_{letter}.py" for letter in "abcdefghij"]
 
 

@@ -48,9 +48,12 @@ def judged(
     (folder / "test_x.py").write_text(text, encoding="utf-8")
     read, write = os.pipe()
     environ = {
-        **os.environ, "UPSTREAM_ANSWERS": str(write), "UPSTREAM_TESTS": json.dumps(wanted), "PYTHONPATH": str(UPSTREAM),
+        **os.environ,
+        "UPSTREAM_ANSWERS": str(write),
+        "UPSTREAM_TESTS": json.dumps(wanted),
+        "PYTHONPATH": str(UPSTREAM),
         "UPSTREAM_IDLE": idle,
-    }  # fmt: skip
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "mindspore_judge", "-p", "no:cacheprovider"]
     command += ["--rootdir", str(folder), "-c", os.devnull, str(folder / "test_x.py")]
     result = subprocess.run(command, env=environ, pass_fds=[write], capture_output=True, check=False)

@@ -73,9 +73,7 @@ def test_a_cause_names_itself_and_is_no_excuse_for_everything() -> None:
         assert {"name"} < set(row) <= {"name", "tests", "says", "status"}, row
         assert row.get("status", "IMPOSSIBLE") in ("IMPOSSIBLE", "NOT_OFFERED", "GAP"), row
     assert causes.cause_of("test_base_ops/test_new.py", "TestNew.test_new", "FAIL: differs") is None
-    settled = causes.settled(
-        "test_a.py", {"T.a": "FAIL: OSError: [Errno None]", "T.b": "PASS", "T.c": "GAP: Pad"}
-    )
+    settled = causes.settled("test_a.py", {"T.a": "FAIL: OSError: [Errno None]", "T.b": "PASS", "T.c": "GAP: Pad"})
     assert settled["T.a"].startswith("IMPOSSIBLE: asks for ATB")
     assert (settled["T.b"], settled["T.c"]) == ("PASS", "GAP: Pad")
 
@@ -117,9 +115,7 @@ def test_a_file_that_is_a_suite_is_in_no_other(tmp_path: Path) -> None:
 def test_the_page_says_what_the_lists_have(suite: str) -> None:
     page = (Path(__file__).parents[2] / "docs/mindspore.md").read_text(encoding="utf-8")
     rows = status.read(suite).values()
-    kinds = Counter(
-        verdict.partition(":")[0] for row in rows for verdict in row.values() if isinstance(verdict, str)
-    )
+    kinds = Counter(verdict.partition(":")[0] for row in rows for verdict in row.values() if isinstance(verdict, str))
     passed = sum(row[status.COUNT] for row in rows)
     failed = sum(kinds[kind] for kind in ("FAIL", "GAP", "CRASH", "TIMEOUT"))
     said = (

@@ -45,14 +45,8 @@ def test_other_parts_of_a_container_stay(tmp_path: Path, config: str, use: str) 
         ("D = ('cuda:0', 'cuda:1')\n", "for d in D:\n    torch.ones(1, device=d)\n"),
         ("D = {'big': 'cuda', 'small': 'cpu'}\n", "torch.ones(1, device=D['big'])\n"),
         ("D = {'big': 'cuda', 'small': 'cpu'}\n", "torch.ones(1, device=D[size])\n"),
-        (
-            "import enum\nclass D(str, enum.Enum):\n    A = 'cpu'\n    B = 'cuda'\n",
-            "torch.ones(1, device=D.B.value)\n",
-        ),
-        (
-            "import enum\nclass D(str, enum.Enum):\n    A = 'cpu'\n    B = 'cuda'\n",
-            "torch.ones(1, device=D.B)\n",
-        ),
+        ("import enum\nclass D(str, enum.Enum):\n    A = 'cpu'\n    B = 'cuda'\n", "torch.ones(1, device=D.B.value)\n"),
+        ("import enum\nclass D(str, enum.Enum):\n    A = 'cpu'\n    B = 'cuda'\n", "torch.ones(1, device=D.B)\n"),
     ],
 )
 def test_parts_that_reach_torch_in_another_file_change(tmp_path: Path, config: str, use: str) -> None:
@@ -63,9 +57,10 @@ def test_parts_that_reach_torch_in_another_file_change(tmp_path: Path, config: s
 def test_through_a_package(tmp_path: Path) -> None:
     (tmp_path / "in" / "p").mkdir(parents=True)
     files = {
-        "p/__init__.py": "from .devices import D\n", "p/devices.py": "D = [f'cuda:{i}' for i in range(8)]\n",
+        "p/__init__.py": "from .devices import D\n",
+        "p/devices.py": "D = [f'cuda:{i}' for i in range(8)]\n",
         "train.py": "import p\nimport torch\nx = torch.ones(1).to(p.D[0])\n",
-    }  # fmt: skip
+    }
     assert "f'npu:{i}'" in converted(tmp_path, files)["p/devices.py"]
 
 
@@ -92,9 +87,7 @@ def test_what_is_put_into_other_lists_stays(text: str) -> None:
     ],
 )
 def test_what_is_put_into_a_list_of_devices_changes(put: str) -> None:
-    text = (
-        f"import torch\nds = ['cpu', 'cuda:0']\nif n:\n    {put}\nfor d in ds:\n    torch.ones(1, device=d)\n"
-    )
+    text = f"import torch\nds = ['cpu', 'cuda:0']\nif n:\n    {put}\nfor d in ds:\n    torch.ones(1, device=d)\n"
     assert "cuda" not in convert_source(text.encode(), "a.py").output.decode()
 
 

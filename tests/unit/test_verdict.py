@@ -27,9 +27,7 @@ def judge(tmp_path):
         for folder in folders:
             folder.mkdir()
         runs = [
-            write(
-                folder, *(processes if isinstance(processes, tuple) else (processes,)), **dict(ending), **more
-            )
+            write(folder, *(processes if isinstance(processes, tuple) else (processes,)), **dict(ending), **more)
             for folder, processes, ending in zip(folders, (reference, port), (theirs, ours), strict=True)
         ]
         result = compare_recordings(*runs, on_npu=True)
@@ -72,10 +70,7 @@ def test_where_nothing_counts_launches_the_devices_decide(judge):
 
 
 def test_an_evaluation_on_the_cpu(judge):
-    data = judge(
-        list(calls([3.0, 4.0], "cpu", 0)),
-        list(calls([3.0, 4.0], "cpu", 0)),
-    )
+    data = judge(list(calls([3.0, 4.0], "cpu", 0)), list(calls([3.0, 4.0], "cpu", 0)))
     assert (data["verdict"], data["codes"]) == ("does not hold", ["TP345"])
 
 
@@ -160,10 +155,7 @@ def test_a_port_that_fails_before_it_trains_is_told_its_error(judge):
 def test_a_port_that_needs_what_torch_npu_refuses(tmp_path):
     words = "RuntimeError: Only contiguous_format or preserve_format is supported."
     runs = []
-    for name, events, ending in (
-        ("a", original(), {}),
-        ("b", [error(words)], {"status": 1, "messages": words}),
-    ):
+    for name, events, ending in (("a", original(), {}), ("b", [error(words)], {"status": 1, "messages": words})):
         folder = tmp_path / name
         folder.mkdir()
         runs.append(write(folder, events, **ending))
@@ -211,14 +203,18 @@ def test_a_printed_metric(judge):
         ("ModuleNotFoundError: No module named 'wandb'", "the package wandb is missing here", "Install it"),
         ("ModuleNotFoundError: No module named 'triton'", "it needs triton, which is made for CUDA", "explain triton"),
         ("urllib.error.URLError: <urlopen error>", "it needs the network", "lie on this machine"),
-        ("ValueError: Error initializing: environment variable RANK expected, but not set", "several processes", "--nproc"),
+        (
+            "ValueError: Error initializing: environment variable RANK expected, but not set",
+            "several processes",
+            "--nproc",
+        ),
         ("OSError: CUDA_HOME environment variable is not set", "a CUDA compiler", "record the original"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'x.pt'", "a file that it reads", "Put the file"),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory", "too small", "smaller"),
         ("IndexError: index out of range in self", "exit status 1: IndexError", "num_embeddings"),
         ("ValueError: no good", "exit status 1: ValueError: no good", "run to its end"),
     ],
-)  # fmt: skip
+)
 def test_an_original_that_fails_here(judge, last, says, decide):
     data = judge([error(last)], [], theirs={"status": 1}, ours={"status": 1})
     assert data["verdict"] == "undecided"
@@ -352,8 +348,13 @@ def test_equal_runs(judge):
         "20 optimizer steps compared step by step, float32; power not measured: there is no control run"
     )
     assert data["evidence"][0] == {
-        "launches": 200, "steps_with": 20, "loss": "npu", "parameters": "npu", "gradients": "npu", "outputs": "",
-    }  # fmt: skip
+        "launches": 200,
+        "steps_with": 20,
+        "loss": "npu",
+        "parameters": "npu",
+        "gradients": "npu",
+        "outputs": "",
+    }
 
 
 def test_a_status_that_the_script_asks_for(judge):
@@ -430,9 +431,7 @@ def test_equal_replicas(judge):
 
 def test_an_accuracy_printed_as_a_count_is_a_share(judge):
     runs = [original(), list(losses(CURVE))]
-    data = judge(
-        *runs, theirs={"output": "Accuracy: 9513/10000 (95%)"}, ours={"output": "Accuracy: 9514/10000 (95%)"}
-    )
+    data = judge(*runs, theirs={"output": "Accuracy: 9513/10000 (95%)"}, ours={"output": "Accuracy: 9514/10000 (95%)"})
     assert data["verdict"] == "holds"
     assert data["metrics"][0]["reference"] == 95.13
 

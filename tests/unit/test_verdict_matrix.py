@@ -187,19 +187,10 @@ def test_every_edit_fits_the_converted_script_once_and_leaves_python(tmp_path: P
 
 def recorded(path: Path, losses: list[float], rate: float = 0.1, printed: str = "accuracy 97 %") -> Recording:
     """A run of one process with these losses, an optimizer step after each."""
-    events: list[dict[str, object]] = [
-        {"kind": "process", "pid": 1, "name": "Main", "rank": None, "world": None}
-    ]
+    events: list[dict[str, object]] = [{"kind": "process", "pid": 1, "name": "Main", "rank": None, "world": None}]
     for step, value in enumerate(losses):
         events.append(
-            {
-                "kind": "loss",
-                "site": "a.py:1",
-                "by": "backward",
-                "value": value,
-                "device": "npu",
-                "launches": 1,
-            }
+            {"kind": "loss", "site": "a.py:1", "by": "backward", "value": value, "device": "npu", "launches": 1}
         )
         events.append(
             {"kind": "step", "step": step, "device": "npu", "gradient": "npu", "launches": 1, "seconds": None}
@@ -226,9 +217,7 @@ def recorded(path: Path, losses: list[float], rate: float = 0.1, printed: str = 
         ([3.0, 2.0, 1.0], 0.1, "accuracy 98 %", "what it prints"),
     ],
 )
-def test_what_a_sabotage_changes(
-    tmp_path: Path, losses: list[float], rate: float, printed: str, said: str
-) -> None:
+def test_what_a_sabotage_changes(tmp_path: Path, losses: list[float], rate: float, printed: str, said: str) -> None:
     healthy = recorded(tmp_path / "healthy", [3.0, 2.0, 1.0], printed="accuracy 97 %")
     assert acting.change(healthy, recorded(tmp_path / "port", losses, rate, printed)) == said
 

@@ -82,7 +82,7 @@ def test_what_a_run_does_stays_in_its_view(tmp_path: Path) -> None:
     view.keep_written(files)
     assert not view.place.exists()
     assert {str(path.relative_to(files)) for path in files.rglob("*") if path.is_file()} == {
-        *("ckpt.pt", "data/a.txt", "runs/1/log.txt"),
+        *("ckpt.pt", "data/a.txt", "runs/1/log.txt")
     }
     assert (files / "newest" / "log.txt").read_text() == "x"
     assert snapshot(folder) == before
@@ -237,9 +237,7 @@ def test_originals_changed_through_links_are_named(tmp_path: Path) -> None:
     probe = tmp_path / "probe"
     probe.write_text("")
     made = probe.stat().st_mtime_ns
-    until(
-        lambda: probe.write_text("x") and probe.stat().st_mtime_ns > made
-    )  # the file system's clock has ticked
+    until(lambda: probe.write_text("x") and probe.stat().st_mtime_ns > made)  # the file system's clock has ticked
     (view.place / "big.dat").write_bytes(b"y" * 100)  # no guard here
     (view.place / "pictures" / "two.png").write_text("z")
     assert view.changed_outside() == [str(folder / "big.dat"), str(folder / "pictures" / "two.png")]
@@ -298,9 +296,7 @@ def test_something_in_the_way_is_not_overwritten(tmp_path: Path) -> None:
 
 def git(folder: Path, *words: str) -> str:
     identity = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "safe.directory=*")
-    run = subprocess.run(
-        ["git", *identity, "-C", str(folder), *words], capture_output=True, text=True, check=True
-    )
+    run = subprocess.run(["git", *identity, "-C", str(folder), *words], capture_output=True, text=True, check=True)
     return run.stdout.strip()
 
 
@@ -343,9 +339,7 @@ def plant(place: Path, tree: object) -> None:
 
 
 def contents(place: Path) -> object:
-    return (
-        {entry.name: contents(entry) for entry in place.iterdir()} if place.is_dir() else place.read_bytes()
-    )
+    return {entry.name: contents(entry) for entry in place.iterdir()} if place.is_dir() else place.read_bytes()
 
 
 @given(trees, st.integers(0, 12), st.integers(0, 6), st.integers(0, 8))

@@ -54,8 +54,13 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(workers, "_PATIENCE", 10_000)  # the processor's time alone counts
     done = list(convert_files(files, Style.NPU, seconds=2.0, processes=2))
     assert [[finding.code for finding in one.findings if finding.code == "TP904"] for one in done] == [
-        [], [], ["TP904"], [], [], []
-    ]  # fmt: skip
+        [],
+        [],
+        ["TP904"],
+        [],
+        [],
+        [],
+    ]
     assert [one.changed for one in done] == [True, True, False, True, True, True]
 
 
@@ -85,9 +90,7 @@ def test_ctrl_c(tmp_path: Path) -> None:
     for index in range(20):
         (tmp_path / f"f{index}.py").write_text(text)
     command = [sys.executable, "-m", "torchport", "convert", str(tmp_path), "--write"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     until(lambda: process.poll() is not None or children.read_text())
     workers_then = [int(pid) for pid in children.read_text().split()]

@@ -46,10 +46,7 @@ def view(tmp_path: Path) -> View:
 def originals(view: View) -> dict[str, str]:
     roots = (view.folder, view.folder.parent / "elsewhere")
     return {
-        str(path.relative_to(root)): path.read_text()
-        for root in roots
-        for path in root.rglob("*")
-        if path.is_file()
+        str(path.relative_to(root)): path.read_text() for root in roots for path in root.rglob("*") if path.is_file()
     }
 
 
@@ -89,17 +86,11 @@ def run(view: View, code: str, **environment: str) -> str:
         ("os.makedirs('data/deep', exist_ok=True)", []),
         ("os.makedirs('data/m/n'); open('data/m/n/o', 'w')", [WrittenFile("data/m/n/o", "created")]),
         ("os.remove('data/c.dat')", [WrittenFile("data/c.dat", "removed")]),
-        (
-            "import shutil; shutil.rmtree('data')",
-            [WrittenFile("data", "removed")],
-        ),
+        ("import shutil; shutil.rmtree('data')", [WrittenFile("data", "removed")]),
         ("open('users/e.dat', 'w').write('new!')", [WrittenFile("users/e.dat", "changed", 4)]),
         ("open('users/resume.pt', 'w').write('new!')", [WrittenFile("users/resume.pt", "created", 4)]),
         ("open(os.path.abspath('data/c.dat'), 'w')", [WrittenFile("data/c.dat", "changed")]),
-        (
-            "f = os.open('.', os.O_RDONLY); os.remove('a.dat', dir_fd=f)",
-            [WrittenFile("a.dat", "removed")],
-        ),
+        ("f = os.open('.', os.O_RDONLY); os.remove('a.dat', dir_fd=f)", [WrittenFile("a.dat", "removed")]),
         (
             "d = os.fork()\nif not d: open('b.dat', 'w').write('child'); os._exit(0)\nos.waitpid(d, 0)",
             [WrittenFile("b.dat", "changed", 5)],
@@ -157,7 +148,7 @@ def test_libraries_that_open_files_in_c(view: View) -> None:
     assert run(view, code).endswith("[1.0, 1.0]\n")
     assert originals(view) == before
     assert [row.path for row in view.list_written()] == [
-        *("a.dat", "b.dat", "data/c.dat", "data/deep/d.dat", "data/model.pt", "users/trace.json"),
+        *("a.dat", "b.dat", "data/c.dat", "data/deep/d.dat", "data/model.pt", "users/trace.json")
     ]
 
 
@@ -229,15 +220,11 @@ def test_ranks_that_open_one_log_lose_no_line(view: View) -> None:
     """
     run(view, code)
     log = (view.place / "data" / "c.dat").read_text()
-    assert log.startswith("old") and sorted(log.removeprefix("old").split()) == [
-        str(rank) for rank in range(8)
-    ]
+    assert log.startswith("old") and sorted(log.removeprefix("old").split()) == [str(rank) for rank in range(8)]
     assert originals(view)["data/c.dat"] == "old"
 
 
-def test_a_write_that_cannot_be_kept_apart_does_not_happen(
-    view: View, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_cannot_be_kept_apart_does_not_happen(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -17,7 +17,7 @@ FAULTS = (("update", 6, "change", None), ("gradient", 12, "gradient", 2), ("samp
 MADE = [
     {"kind": "fault", "name": name, "step": step, "what": what, "optimizer": 0, "parameter": parameter}
     for name, step, what, parameter in FAULTS
-]  # fmt: skip
+]
 
 
 def run(*events, device="cpu", loss=None, gradient=None, change=None, skip=(), steps=STEPS):
@@ -28,18 +28,33 @@ def run(*events, device="cpu", loss=None, gradient=None, change=None, skip=(), s
     yield {"kind": "parameters", "optimizer": 0, "step": 0, "names": NAMES, "sizes": [100, 10, 50]}
     for step in range(steps):
         yield {
-            "kind": "loss", "site": SITE, "by": "backward", "value": LOSSES[step % STEPS] * loss(step), "device": device,
-            "launches": launches(step), "elapsed": 0.1 * step,
-        }  # fmt: skip
+            "kind": "loss",
+            "site": SITE,
+            "by": "backward",
+            "value": LOSSES[step % STEPS] * loss(step),
+            "device": device,
+            "launches": launches(step),
+            "elapsed": 0.1 * step,
+        }
         yield {
-            "kind": "step", "step": step, "device": device, "gradient": device, "launches": launches(step),
-            "seconds": 0.1, "elapsed": 0.1 * step + 0.05,
-        }  # fmt: skip
+            "kind": "step",
+            "step": step,
+            "device": device,
+            "gradient": device,
+            "launches": launches(step),
+            "seconds": 0.1,
+            "elapsed": 0.1 * step + 0.05,
+        }
         yield {
-            "kind": "norms", "optimizer": 0, "step": step, "norm": [1.0, 1.0, 1.0],
-            "gradient": [None if number in skip else value * gradient(step, number) for number, value in enumerate(GRADIENTS)],
+            "kind": "norms",
+            "optimizer": 0,
+            "step": step,
+            "norm": [1.0, 1.0, 1.0],
+            "gradient": [
+                None if number in skip else value * gradient(step, number) for number, value in enumerate(GRADIENTS)
+            ],
             "change": [value * change(step, number) for number, value in enumerate(CHANGES)],
-        }  # fmt: skip
+        }
     yield from events
 
 
@@ -57,20 +72,14 @@ def faulty(size=1e-7, growth=1.0, update=0.05, gradient=0.01, sample=0.02):
         gradient=lambda step, number: (
             rounding(step, number) * (1 + gradient * (step == 12 and number == 2) + sample * (step == 19))
         ),
-        change=lambda step, number: (
-            rounding(step, number) * (1 + update * (step == 6) + sample * (step == 19))
-        ),
+        change=lambda step, number: rounding(step, number) * (1 + update * (step == 6) + sample * (step == 19)),
     )
 
 
 @pytest.fixture
 def judge(tmp_path):
     def make(port, control=None, reference=None, **more):
-        runs = {
-            "reference": reference or run(),
-            "npu": port,
-            "control": control if control is not None else faulty(),
-        }
+        runs = {"reference": reference or run(), "npu": port, "control": control if control is not None else faulty()}
         recordings = {}
         for name, events in runs.items():
             (tmp_path / name).mkdir()
@@ -92,10 +101,16 @@ def test_a_gradient_that_differs_although_the_losses_agree(judge):
     assert "the gradient of fc1.bias differs from step 3 on: 0.101 against 0.1" in data["reason"]
     assert data["first"] == [
         {
-            "step": 3, "kind": "gradient", "name": "fc1.bias", "reference": 0.1, "port": pytest.approx(0.101),
-            "error": pytest.approx(1e-2), "noise": pytest.approx(1e-7, rel=1e-3), "allowed": 1e-4,
+            "step": 3,
+            "kind": "gradient",
+            "name": "fc1.bias",
+            "reference": 0.1,
+            "port": pytest.approx(0.101),
+            "error": pytest.approx(1e-2),
+            "noise": pytest.approx(1e-7, rel=1e-3),
+            "allowed": 1e-4,
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_an_update_that_differs_although_the_gradients_agree(judge):
@@ -146,7 +161,7 @@ def test_other_parameters(judge):
         ),
         ([{"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": False}], [], "only the original scales the loss"),
     ],
-)  # fmt: skip
+)
 def test_another_precision_or_scale(judge, theirs, ours, says):
     data = judge(run(*ours, device="npu"), reference=run(*theirs), control=run(*MADE, *theirs))
     assert data["verdict"] == "does not hold"
@@ -187,10 +202,7 @@ def test_a_fault_that_goes_unnoticed_leaves_it_open(judge, control, name):
     data = judge(run(device="npu"), control)
     assert data["verdict"] == "undecided"
     assert "TP356" in data["codes"]
-    assert (
-        any(f"would not notice {name}" in text for text in [data["reason"]])
-        or data["codes"].count("TP356") > 1
-    )
+    assert any(f"would not notice {name}" in text for text in [data["reason"]]) or data["codes"].count("TP356") > 1
 
 
 def test_a_fault_that_drowns_in_noise_leaves_it_open_where_the_port_is_as_far_away(judge):
@@ -201,17 +213,12 @@ def test_a_fault_that_drowns_in_noise_leaves_it_open_where_the_port_is_as_far_aw
 
 def test_a_fault_is_not_taken_for_rounding(judge):
     """Else the faults themselves would widen the bounds of the steps after them."""
-    data = judge(
-        run(device="npu", gradient=lambda step, number: 1.005 if step == 15 and number == 2 else 1.0)
-    )
+    data = judge(run(device="npu", gradient=lambda step, number: 1.005 if step == 15 and number == 2 else 1.0))
     assert data["verdict"] == "does not hold"
 
 
 def test_chance_notices_no_small_fault(judge):
-    chance = {
-        "kind": "random",
-        "detail": "dropout at train.py:7 draws numbers that the other run cannot repeat",
-    }
+    chance = {"kind": "random", "detail": "dropout at train.py:7 draws numbers that the other run cannot repeat"}
     data = judge(run(chance, device="npu"), reference=run(chance))
     assert data["verdict"] == "undecided"
     assert data["codes"].count("TP356") == 3
@@ -231,8 +238,10 @@ def test_equal_runs_and_what_they_would_have_noticed(judge):
     assert {one["kind"] for one in data["controls"]["rows"][2]["noticed"]} == {"loss", "gradient", "change"}
     assert data["first"] == []
     assert [(row["kind"], row["compared"]) for row in data["quantities"]] == [
-        ("loss", 20), ("gradient", 60), ("change", 60),
-    ]  # fmt: skip
+        ("loss", 20),
+        ("gradient", 60),
+        ("change", 60),
+    ]
     assert data["yardstick"]["steps"] == 20
     assert data["yardstick"]["spread"]["gradient"] == pytest.approx(1e-7, rel=1e-3)
 
@@ -260,23 +269,13 @@ def test_rounding_that_grows_on_after_the_control_run(judge):
 
 
 def test_a_difference_after_the_control_run(judge):
-    data = judge(
-        run(device="npu", loss=lambda step: 1 + 1e-3 * (step >= 30), steps=40), reference=run(steps=40)
-    )
+    data = judge(run(device="npu", loss=lambda step: 1 + 1e-3 * (step >= 30), steps=40), reference=run(steps=40))
     assert (data["verdict"], data["codes"]) == ("does not hold", ["TP301"])
 
 
 def test_copies_of_other_number_are_not_the_same_copies(judge):
     copies = [
-        {
-            "kind": "upload",
-            "site": "train.py:9",
-            "visit": 0,
-            "size": 8,
-            "checksum": "1",
-            "sum": value,
-            "norm": 2.0,
-        }
+        {"kind": "upload", "site": "train.py:9", "visit": 0, "size": 8, "checksum": "1", "sum": value, "norm": 2.0}
         for value in (1.0, 2.0)
     ]
     assert judge(run(copies[1], device="npu"), reference=run(*copies))["verdict"] == "holds"
@@ -297,10 +296,7 @@ def test_what_is_on_the_device_already_is_no_copy(judge):
             for visit, text in enumerate(checksums)
         ]
 
-    assert (
-        judge(run(*copies("abc", ""), device="npu"), reference=run(*copies("abc", "defg")))["verdict"]
-        == "holds"
-    )
+    assert judge(run(*copies("abc", ""), device="npu"), reference=run(*copies("abc", "defg")))["verdict"] == "holds"
 
 
 def test_a_gradient_of_nothing_but_rounding(judge):
@@ -346,8 +342,7 @@ def test_a_chaotic_training_is_compared_from_the_originals_own_state(judge, tmp_
     assert data["forced"]["steps"] == 20
     assert "each from the original's own state" in data["reason"]
     port = write(
-        _folder(tmp_path, "wrong"),
-        run(device="npu", gradient=lambda step, number: 1.01 if step == 14 else 1.0),
+        _folder(tmp_path, "wrong"), run(device="npu", gradient=lambda step, number: 1.01 if step == 14 else 1.0)
     )
     (tmp_path / "again").mkdir()
     for name in ("reference", "npu", "control"):

@@ -65,18 +65,10 @@ class Control:
         result = {}
         for file, row in rows.items():
             count, others = row[status.COUNT], {*row} - {status.COUNT, NAME}
-            said = {
-                test.removeprefix(f"{file}::"): v
-                for test, (v, _) in there.items()
-                if test.startswith(f"{file}::")
-            }
+            said = {test.removeprefix(f"{file}::"): v for test, (v, _) in there.items() if test.startswith(f"{file}::")}
             tried = {test: verdict for test, verdict in said.items() if test not in others}
-            if len(rows) > 1 and (
-                len(tried) != count or any("not tried" in verdict for verdict in tried.values())
-            ):
-                result |= self.of_stored(
-                    {file: row}
-                )  # it, or a file before it, could not be imported, or hung
+            if len(rows) > 1 and (len(tried) != count or any("not tried" in verdict for verdict in tried.values())):
+                result |= self.of_stored({file: row})  # it, or a file before it, could not be imported, or hung
                 continue
             if len(tried) != count and "(import)" not in there:
                 raise RuntimeError(f"{file}: {count} tests are stored as PASS, and {len(tried)} were run")
@@ -119,15 +111,14 @@ def run(suite: str, names: Iterable[str], folder: Path, options: argparse.Namesp
         for number, group in enumerate(groups, 1):
             rows = control.of_stored({name: known[name] for name in group})
             status.write(suite, {**status.read(suite), **rows})
-            counts = Counter(
-                verdict for row in rows.values() for verdict in row.values() if verdict == "VACUOUS"
-            )
+            counts = Counter(verdict for row in rows.values() for verdict in row.values() if verdict == "VACUOUS")
             passed = sum(row[status.COUNT] for row in rows.values())
             print(
                 f"[{number} of {len(groups)}] {len(group)} files: {passed} PASS, {counts['VACUOUS']} VACUOUS "
                 f"({time.monotonic() - began:.0f} s in all)",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+                file=sys.stderr,
+                flush=True,
+            )
     finally:
         control.worker.kill()
         control.worker.close()

@@ -82,11 +82,7 @@ def _compiled(edited: dict[str, str], commands: list[dict[str, str]]) -> dict[st
         todo -= held
         words = shlex.split(entry["command"])
         replaced = words[words.index("-o") + 1]
-        text = (
-            f'#include "{entry["file"]}"\n'
-            if entry["file"] in held
-            else Path(entry["file"]).read_text("utf-8")
-        )
+        text = f'#include "{entry["file"]}"\n' if entry["file"] in held else Path(entry["file"]).read_text("utf-8")
         for source in held:
             text = text.replace(f'#include "{source}"', f'#include "{edited[source]}"')
         unit = FOLDER / f"idle_{len(objects)}.cpp"

@@ -173,13 +173,7 @@ def load(path: Path) -> types.ModuleType:
 
 
 def run(
-    answers: int,
-    file: str,
-    folder: str,
-    tests: list[str] | None,
-    environment: dict[str, str],
-    log: str,
-    idle: bool,
+    answers: int, file: str, folder: str, tests: list[str] | None, environment: dict[str, str], log: str, idle: bool
 ) -> NoReturn:
     """In a fork, which it ends: run the tests of `file` that `tests` names (None = all)."""
     os.setsid()

@@ -43,9 +43,7 @@ def classify(text: str) -> tuple[str, str]:
     if words := own_words(flat):
         return "FAIL", words[:REASON]
     raised = re.findall(r"^E +((?:\w+\.)*\w*(?:Error|Exception|Failed).*)$", text, re.MULTILINE)
-    kept = re.sub(
-        r"0x[0-9a-f]{6,}", "0x...", re.sub(r"/tmp/\S+", "/tmp/...", " ".join((raised or [""])[0].split()))
-    )
+    kept = re.sub(r"0x[0-9a-f]{6,}", "0x...", re.sub(r"/tmp/\S+", "/tmp/...", " ".join((raised or [""])[0].split())))
     return "FAIL", kept[:REASON] or "failed"
 
 
@@ -63,9 +61,8 @@ def pytest_sessionstart(session: Any) -> None:
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     wanted = json.loads(os.environ[WANTED])
     there = [
-        item for item in items
-        if CHIP & {mark.name for mark in item.iter_markers()} and item.get_closest_marker(ONE)
-    ]  # fmt: skip
+        item for item in items if CHIP & {mark.name for mark in item.iter_markers()} and item.get_closest_marker(ONE)
+    ]
     say(tests=[name_of(item.nodeid) for item in there])
     chosen = [item for item in there if wanted is None or name_of(item.nodeid) in wanted]
     for item in chosen:
@@ -132,9 +129,15 @@ def main() -> None:
         place = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         with open(job["log"], "w", encoding="utf-8") as log, place as here:
             child = subprocess.Popen(
-                command, env=variables, cwd=here, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                pass_fds=[answers], start_new_session=True,
-            )  # fmt: skip
+                command,
+                env=variables,
+                cwd=here,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[answers],
+                start_new_session=True,
+            )
             os.write(answers, json.dumps({"process": child.pid}).encode() + b"\n")
             code = child.wait()
         # pytest's own: tests have failed, none was there, a file could not be imported.

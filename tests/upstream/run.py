@@ -77,8 +77,9 @@ def run(suite: str, names: list[str], folder: Path, options: argparse.Namespace,
                 print(
                     f"[{sum(one in results for one in names)} of {len(names)}] {name}: {counted(counts)} "
                     f"({time.monotonic() - start:.0f} s, {time.monotonic() - began:.0f} s in all{stood})",
-                    file=sys.stderr, flush=True,
-                )  # fmt: skip
+                    file=sys.stderr,
+                    flush=True,
+                )
         finally:
             real.close()
             empty.worker.close()
@@ -109,34 +110,24 @@ def report(suite: str, verdicts: dict[str, dict[str, str]], present: int, listin
     counts = Counter(status_of(verdict) for row in verdicts.values() for verdict in row.values())
     meant = sum(counts[status] for status in ("PASS", "FAIL", "GAP", "CRASH", "TIMEOUT"))
     print(f"{suite}: {len(verdicts)} of {present} files: {counted(counts)}")
-    print(
-        f"  {counts['PASS']} of {meant} tests that mean something pass ({counts['PASS'] / max(meant, 1):.1%})"
-    )
+    print(f"  {counts['PASS']} of {meant} tests that mean something pass ({counts['PASS'] / max(meant, 1):.1%})")
     if listing:
         causes.show(verdicts)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help="some files, or their names without folder (default: all)")
     parser.add_argument("--suite", action="append", choices=suites.SUITES, help="default: all")
     parser.add_argument("--upstream", type=Path, help="folder with op-plugin/test and pytorch/test")
     parser.add_argument("--jobs", type=int, default=1, help="files at a time")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="limit of one test")
-    parser.add_argument(
-        "--memory", type=int, default=8, help="limit of one file's processes together, in GiB"
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="keep what an earlier run has found, but for time-outs"
-    )
+    parser.add_argument("--memory", type=int, default=8, help="limit of one file's processes together, in GiB")
+    parser.add_argument("--resume", action="store_true", help="keep what an earlier run has found, but for time-outs")
     parser.add_argument("--report", action="store_true", help="run nothing")
     parser.add_argument("--causes", action="store_true", help="list the tests that do not pass by cause")
     parser.add_argument(
-        "--control",
-        action="store_true",
-        help="only mark what is VACUOUS in MindSpore's lists, after --update",
+        "--control", action="store_true", help="only mark what is VACUOUS in MindSpore's lists, after --update"
     )
     parser.add_argument("--update", action="store_true", help="write what was found to status/")
     parser.add_argument("--junit", type=Path, help="file for JUnit's XML")
@@ -147,9 +138,7 @@ def main() -> int:
     regressions, every = 0, {}
     for suite in options.suite or suites.SUITES:
         if (missing := suites.judge_of(suite)[:1]) and not missing[0].exists():
-            print(
-                f"{suite}: {missing[0]} does not exist, `make mindspore` makes it. Left out.", file=sys.stderr
-            )
+            print(f"{suite}: {missing[0]} does not exist, `make mindspore` makes it. Left out.", file=sys.stderr)
             continue
         folder = suites.tests(suites.TABLE[suite]["source"], options.upstream)
         present = suites.files(suite, folder)
@@ -164,9 +153,7 @@ def main() -> int:
         if not options.report:
             run(suite, names, folder, options, results)
         without = causes.given_up(folder, suites.source(suite).get("given_up"))
-        found = {
-            name: causes.settled(name, results.verdicts(name), without) for name in names if name in results
-        }
+        found = {name: causes.settled(name, results.verdicts(name), without) for name in names if name in results}
         if options.report:
             stored(suite, present)
         every |= {name: results.rows(name) for name in found}

@@ -114,9 +114,7 @@ def _prepare(data: dict[str, Any]) -> None:
         for name in set(os.environ) - set(environment):
             del os.environ[name]
         os.environ.update(environment)
-    util.Finalize(
-        None, _fetched, exitpriority=5
-    )  # queues are closed (10), the place to fetch from is not (0)
+    util.Finalize(None, _fetched, exitpriority=5)  # queues are closed (10), the place to fetch from is not (0)
     _as_python(data)
 
 

@@ -96,9 +96,13 @@ class Worker:
         process = self._started()
         assert process.stdin is not None
         job = {
-            "file": file, "folder": str(self.folder), "tests": tests, "environment": dict(self.environment),
-            "log": self.log.name, "idle": self.idle,
-        }  # fmt: skip
+            "file": file,
+            "folder": str(self.folder),
+            "tests": tests,
+            "environment": dict(self.environment),
+            "log": self.log.name,
+            "idle": self.idle,
+        }
         process.stdin.write(json.dumps(job).encode() + b"\n")
         process.stdin.flush()
         pid, current, begun, there, done, code, ended = 0, "", 0, list[str](), False, 0, ""
@@ -156,9 +160,13 @@ class Worker:
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                env=self.variables, start_new_session=True,
-            )  # fmt: skip
+                self.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=self.variables,
+                start_new_session=True,
+            )
         return self.process
 
     def _crash(self, code: int) -> str:

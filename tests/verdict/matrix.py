@@ -15,9 +15,20 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SCRIPTS, CELLS, STATUS = HERE / "scripts", HERE / "cells.toml", HERE / "status.json"
 COLUMNS = (
-    "step deleted", "rate x1.1", "rate x3", "optimizer setting", "loss term dropped", "smoothing off", "layer frozen",
-    "mask off", "wrong reduction", "batch order", "dropout rate", "dtype of a region", "clipping or schedule",
-)  # fmt: skip
+    "step deleted",
+    "rate x1.1",
+    "rate x3",
+    "optimizer setting",
+    "loss term dropped",
+    "smoothing off",
+    "layer frozen",
+    "mask off",
+    "wrong reduction",
+    "batch order",
+    "dropout rate",
+    "dtype of a region",
+    "clipping or schedule",
+)
 HEALTHY = "healthy"  # the column of the port as it was converted
 HOLDS, UNDECIDED, WRONG = "holds", "undecided", "does not hold"
 LEAST_CELLS, LEAST_SCRIPTS = 160, 20
@@ -57,9 +68,7 @@ def load(path: Path = CELLS) -> tuple[Edits, Mapping[str, int]]:
         for column, texts in row.items():
             if column not in COLUMNS:
                 raise TableError(f"{script}: there is no column {column!r}")
-            if not (
-                len(texts) == 2 and all(isinstance(text, str) for text in texts) and texts[0] != texts[1]
-            ):
+            if not (len(texts) == 2 and all(isinstance(text, str) for text in texts) and texts[0] != texts[1]):
                 raise TableError(f"{script}, {column}: expected two different texts, found {texts!r}")
     edits = {
         script: {column: (before, after) for column, (before, after) in row.items()}
@@ -81,9 +90,7 @@ def read(path: Path = STATUS) -> dict[str, dict[str, Row]]:
     if not path.exists():
         return {}
     rows = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        script: {column: Row(**row) for column, row in columns.items()} for script, columns in rows.items()
-    }
+    return {script: {column: Row(**row) for column, row in columns.items()} for script, columns in rows.items()}
 
 
 def write(table: Table, path: Path = STATUS) -> None:

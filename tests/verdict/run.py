@@ -19,50 +19,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from matrix import (
-    COLUMNS,
-    STATUS,
-    Row,
-    TableError,
-    failed_bars,
-    load,
-    markdown,
-    merged,
-    read,
-    summary,
-    worse,
-    write,
-)
+from matrix import COLUMNS, STATUS, Row, TableError, failed_bars, load, markdown, merged, read, summary, worse, write
 from ports import Ports
 
 
 def main() -> int:
     edits, _ = load()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     option = parser.add_argument
-    option(
-        "--scripts",
-        nargs="+",
-        choices=sorted(edits),
-        default=sorted(edits),
-        metavar="NAME",
-        help="some scripts",
-    )
-    option(
-        "--columns",
-        nargs="*",
-        choices=COLUMNS,
-        default=COLUMNS,
-        metavar="NAME",
-        help="some faults; none: healthy",
-    )
+    option("--scripts", nargs="+", choices=sorted(edits), default=sorted(edits), metavar="NAME", help="some scripts")
+    option("--columns", nargs="*", choices=COLUMNS, default=COLUMNS, metavar="NAME", help="some faults; none: healthy")
     option("--jobs", type=int, default=2, help="ports at a time, of one thread each (default: %(default)s)")
     option("--update", action="store_true", help="store what was found")
-    option(
-        "--table", type=Path, default=STATUS, help="the stored table (default: status.json beside this file)"
-    )
+    option("--table", type=Path, default=STATUS, help="the stored table (default: status.json beside this file)")
     option("--work", type=Path, help="keep the healthy ports in this folder (default: a temporary one)")
     option("--markdown", action="store_true", help="print the stored table, and run nothing")
     options = parser.parse_args()
@@ -71,9 +40,7 @@ def main() -> int:
         print(markdown(stored))
         return 0
 
-    cells = {
-        name: [column for column in edits[name] if column in options.columns] for name in options.scripts
-    }
+    cells = {name: [column for column in edits[name] if column in options.columns] for name in options.scripts}
     total = sum(1 + len(columns) for columns in cells.values())
     found: dict[str, dict[str, Row]] = {}
     errors: list[str] = []
@@ -86,10 +53,7 @@ def main() -> int:
                 continue
             found.setdefault(script, {})[column] = row
             noticed = row.noticed or row.code
-            print(
-                f"{number:3} of {total} {script:16} {column:22} {row.word:14} {noticed:24} {row.acts}",
-                flush=True,
-            )
+            print(f"{number:3} of {total} {script:16} {column:22} {row.word:14} {noticed:24} {row.acts}", flush=True)
             if options.update:  # after each: a run that is stopped keeps what it has found
                 write(merged(stored, found, edits), options.table)
     table = merged(stored, found, edits)

@@ -35,9 +35,7 @@ LIBRARY = vnpu.library_directory() / "libascendcl.so"
 lib = ctypes.CDLL(str(LIBRARY))
 lib.aclGetRecentErrMsg.restype = ctypes.c_char_p
 lib.aclrtGetSocName.restype = ctypes.c_char_p
-SECONDS = (
-    500  # after which a gate opens by itself, so that a test that has failed ends: below pytest's own limit
-)
+SECONDS = 500  # after which a gate opens by itself, so that a test that has failed ends: below pytest's own limit
 HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -147,6 +145,4 @@ def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `program` in a Python of its own, where this module can be imported."""
     environ = os.environ | vnpu.environment() | variables
     environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    return subprocess.run(
-        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False)

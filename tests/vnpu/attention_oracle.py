@@ -46,10 +46,7 @@ def random(*shape: int, seed: int, dtype: torch.dtype) -> Tensor:
 
 
 def check(
-    function: Callable[..., Tensor],
-    reference: Callable[..., Tensor],
-    operands: list[Tensor],
-    device: str,
+    function: Callable[..., Tensor], reference: Callable[..., Tensor], operands: list[Tensor], device: str
 ) -> None:
     """Compare the results and the gradients of all operands, both with the same direction."""
     given = [tensor.to(device, copy=True).requires_grad_() for tensor in operands]

@@ -10,13 +10,7 @@ from torchport import vnpu
 tdt = ctypes.CDLL(str(vnpu.library_directory() / "mindspore" / "libacl_tdt_channel.so"))
 TENSOR, END_OF_SEQUENCE = 0, 1  # acltdtTensorType
 QUEUE_EMPTY, QUEUE_FULL = 207013, 207014  # rt_error_codes.h
-for _each in (
-    "CreateChannelWithCapacity",
-    "CreateDataItem",
-    "CreateDataset",
-    "GetDataItem",
-    "GetDataAddrFromItem",
-):
+for _each in ("CreateChannelWithCapacity", "CreateDataItem", "CreateDataset", "GetDataItem", "GetDataAddrFromItem"):
     getattr(tdt, f"acltdt{_each}").restype = ctypes.c_void_p
 for _each in ("GetDataSizeFromItem", "GetDatasetSize", "GetDimNumFromItem"):
     getattr(tdt, f"acltdt{_each}").restype = ctypes.c_size_t
@@ -40,9 +34,7 @@ def dataset(*items: Item) -> Any:
     for each in items:
         dims = (ctypes.c_int64 * max(1, len(each.sizes)))(*each.sizes)
         size = ctypes.c_size_t(len(each.data))
-        item = tdt.acltdtCreateDataItem(
-            each.kind, dims, ctypes.c_size_t(len(each.sizes)), each.dtype, each.data, size
-        )
+        item = tdt.acltdtCreateDataItem(each.kind, dims, ctypes.c_size_t(len(each.sizes)), each.dtype, each.data, size)
         assert tdt.acltdtAddDataItem(made, ctypes.c_void_p(item)) == 0
     return made
 

@@ -17,9 +17,7 @@ def pytest_collection_finish() -> None:
     where a test only waits for a program. So no module makes tensors on it while it is imported."""
     npu = getattr(sys.modules.get("torch"), "npu", None)
     if npu is not None and npu.is_initialized():
-        raise pytest.UsageError(
-            "a test module uses the device while it is imported; a test may, or a fixture"
-        )
+        raise pytest.UsageError("a test module uses the device while it is imported; a test may, or a fixture")
 
 
 @pytest.fixture

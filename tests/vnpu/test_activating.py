@@ -25,20 +25,13 @@ def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str
     keep = ("PATH", "HOME", "VNPU_LIBRARIES", "LD_PRELOAD", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS")
     environ = {name: os.environ[name] for name in keep if name in os.environ}
     # torch_npu 2.13 warns at the first allocation on every chip older than Ascend950 ("32 padding size").
-    environ |= {
-        "PYTHONPATH": str(SOURCE),
-        "PYTHONUNBUFFERED": "1",
-        "TORCH_NPU_WARNING_DISABLE": "1",
-        **variables,
-    }
+    environ |= {"PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": "1", "TORCH_NPU_WARNING_DISABLE": "1", **variables}
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 
 # torch_npu 2.13's queue thread may wake up for the process's end when the logger whose level it asks for is destroyed
 # (NPUQueue.cpp, Repository::Dequeue): once in some thousand processes, on a busy machine.
-QUEUE_END = re.compile(
-    r"I\d{4} .*NPUQueue\.cpp:\d+\] Dequeue: taskqueue is empty, wait for efd_read end, .*\n"
-)
+QUEUE_END = re.compile(r"I\d{4} .*NPUQueue\.cpp:\d+\] Dequeue: taskqueue is empty, wait for efd_read end, .*\n")
 
 
 def python(code: str, **variables: str) -> str:
@@ -96,8 +89,7 @@ def test_a_cann_in_the_library_path_is_not_taken_for_a_part_of_the_virtual_npu(t
         (tmp_path / name).write_bytes(b"not a library of ours")
     for start in ("activate()", "activate(force=True)"):
         output = python(
-            f"import torchport.vnpu; torchport.vnpu.{start}; import torch; print({ADD})",
-            LD_LIBRARY_PATH=str(tmp_path),
+            f"import torchport.vnpu; torchport.vnpu.{start}; import torch; print({ADD})", LD_LIBRARY_PATH=str(tmp_path)
         )
         assert output == "8.0\n"
 

@@ -52,9 +52,7 @@ def start(make: Callable[..., Any], device: str, **options: Any) -> tuple[Networ
     return amp.initialize(model, make(groups), loss_scale=64.0, verbosity=0, **options)  # type: ignore[no-any-return]
 
 
-def train(
-    model: Network, optimizer: Any, device: str, asides: str = "yyyy", clip: Any = None
-) -> list[torch.Tensor]:
+def train(model: Network, optimizer: Any, device: str, asides: str = "yyyy", clip: Any = None) -> list[torch.Tensor]:
     for step, aside in enumerate(asides):
         x = torch.linspace(-1, 1 + step, 24).view(4, 6).to(device)
         with amp.scale_loss(model(x, aside == "y").square().mean(), optimizer) as loss:
@@ -85,9 +83,7 @@ def test_every_optimizer_trains_the_same(name: str, level: str) -> None:
     ):
         assert (key, want.keys()) == (also, got.keys())
         for entry in want:
-            assert torch.allclose(
-                torch.as_tensor(want[entry]), torch.as_tensor(got[entry]), rtol=1e-5, atol=1e-6
-            )
+            assert torch.allclose(torch.as_tensor(want[entry]), torch.as_tensor(got[entry]), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", ["O1", "O2"])

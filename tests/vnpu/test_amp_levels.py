@@ -30,24 +30,20 @@ def _leave_torch_as_it_was() -> Iterator[None]:
     yield
     amp.initialize(nn.Linear(1, 1), enabled=False)
     assert len(patched) > 100
-    assert [
-        name for (owner, name), was in zip(patched, before, strict=True) if vars(owner).get(name) is not was
-    ] == []
+    assert [name for (owner, name), was in zip(patched, before, strict=True) if vars(owner).get(name) is not was] == []
 
 
 def network(device: str) -> nn.Sequential:
     torch.manual_seed(3)
     return nn.Sequential(
         nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.Softmax(1)
-    ).to(device)  # fmt: skip
+    ).to(device)
 
 
 def output_dtypes(model: nn.Sequential, device: str) -> dict[str, torch.dtype]:
     seen = {}
     for layer in model:
-        layer.register_forward_hook(
-            lambda layer, _, output: seen.update({type(layer).__name__: output.dtype})
-        )
+        layer.register_forward_hook(lambda layer, _, output: seen.update({type(layer).__name__: output.dtype}))
     seen["result"] = model(torch.randn(3, 2, 4, 4, device=device)).dtype
     return seen
 
@@ -77,14 +73,7 @@ def test_o1_runs_the_guides_functions_as_it_says(device: str) -> None:
     amp.initialize(nn.Linear(1, 1), opt_level="O1", verbosity=0)
     assert {f.dtype for f in (x @ x, torch.mm(x, weight), x.matmul(x), torch.einsum("ij,jk", x, x))} == {HALF}
     assert functional.linear(x, weight).dtype == HALF
-    for wide in (
-        half.softmax(1),
-        functional.log_softmax(half, 1),
-        half.exp(),
-        half.sum(),
-        half.pow(2),
-        half**2,
-    ):
+    for wide in (half.softmax(1), functional.log_softmax(half, 1), half.exp(), half.sum(), half.pow(2), half**2):
         assert wide.dtype == FLOAT
     assert functional.mse_loss(half, half).dtype == FLOAT
     assert torch.cat([half, x]).dtype == FLOAT

@@ -70,13 +70,7 @@ def test_gradients_accumulate_over_blocks(device: str, level: str, combine: bool
     want = gradients64(model, square(), square(2.0), square(0.5))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     amp.initialize(
-        model,
-        optimizer,
-        opt_level=level,
-        loss_scale="dynamic",
-        num_losses=3,
-        combine_grad=combine,
-        verbosity=0,
+        model, optimizer, opt_level=level, loss_scale="dynamic", num_losses=3, combine_grad=combine, verbosity=0
     )
     amp.load_state_dict({f"loss_scaler{i}": {"loss_scale": 2.0**i * 256, "unskipped": 0} for i in range(3)})
     backward(square(), model, optimizer, device)
@@ -135,8 +129,13 @@ def test_overflow_skips_the_step_and_halves_the_scale(
         history.append((moved, scale))
         assert all(bool(parameter.isfinite().all()) for parameter in model.parameters())
     assert history == [
-        (True, 2.0**16), (False, 2.0**15), (True, 2.0**15), (False, 2.0**14), (False, 2.0**13), (True, 2.0**13),
-    ]  # fmt: skip
+        (True, 2.0**16),
+        (False, 2.0**15),
+        (True, 2.0**15),
+        (False, 2.0**14),
+        (False, 2.0**13),
+        (True, 2.0**13),
+    ]
     assert "Skipping step, loss scaler 0 reducing loss scale to 32768.0" in capsys.readouterr().out
 
 

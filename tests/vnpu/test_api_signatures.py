@@ -58,9 +58,7 @@ def problems(row: Api, cuda: Parameters, npu: Parameters) -> list[str]:
             same = index < len(theirs) and theirs[index].name == row.arguments.get(one.name, one.name)
             if not same:
                 found.append(f"argument {index} of {row.npu} is not {one.name}")
-    further = [
-        any(one.kind is one.VAR_POSITIONAL for one in parameters.values()) for parameters in (cuda, npu)
-    ]
+    further = [any(one.kind is one.VAR_POSITIONAL for one in parameters.values()) for parameters in (cuda, npu)]
     if row.positions is None and further == [True, False]:
         found.append(f"{row.npu} takes no further arguments")
     return found
@@ -72,12 +70,7 @@ def test_arguments_mean_the_same(row: Api) -> None:
     if cuda is None or npu is None:
         callable_ = callable(meaning(row.name)) and not inspect.ismodule(meaning(row.name))
         assert not row.arguments, "a row with arguments can be asked for them"
-        assert (
-            not callable_
-            or row.npu == row.name
-            or row.name.endswith(_IN_C)
-            or row.name == "torch.Tensor.cuda"
-        )
+        assert not callable_ or row.npu == row.name or row.name.endswith(_IN_C) or row.name == "torch.Tensor.cuda"
         return
     assert problems(row, cuda, npu) == []
 

@@ -92,12 +92,7 @@ def test_audit_names_each_place_once(tmp_path: Path) -> None:
     assert backward.file == audit.BACKWARD and backward.bytes > 0
     refused = events[(audit.Kind.UNSUPPORTED, 7, "torch.cuda.temperature")]
     assert refused.count == 1 and "npu-smi" in refused.replacement
-    for part in (
-        "redirected to the NPU",
-        "torch.linalg.matrix_exp(x)",
-        f"{script}:7",
-        "LinalgMatrixExpBackward0",
-    ):
+    for part in ("redirected to the NPU", "torch.linalg.matrix_exp(x)", f"{script}:7", "LinalgMatrixExpBackward0"):
         assert part in ended.stderr
 
 
@@ -113,9 +108,7 @@ def test_places_are_the_script_s_own(tmp_path: Path) -> None:
     assert "torch.cuda.comm.scatter does not exist on the NPU: use torch.distributed" in ended.stdout
     found = {(event.kind, event.line) for event in audit.read_events(log) if event.file == str(script)}
     assert {event.file for event in audit.read_events(log)} == {str(script)}
-    assert found == {
-        *((audit.Kind.REDIRECTED, line) for line in (2, 4)), (audit.Kind.UNSUPPORTED, 7),
-    }  # fmt: skip
+    assert found == {*((audit.Kind.REDIRECTED, line) for line in (2, 4)), (audit.Kind.UNSUPPORTED, 7)}
 
 
 def test_the_program_is_not_disturbed(tmp_path: Path) -> None:
@@ -153,7 +146,9 @@ def test_as_is_redirects_nothing(tmp_path: Path) -> None:
 
 
 def test_import_as_the_first_line(tmp_path: Path) -> None:
-    code = "import torchport.auto\nimport torch\nprint(torch.device('cuda').type == 'cuda', torch.ones(1).cuda().is_cuda)"
+    code = (
+        "import torchport.auto\nimport torch\nprint(torch.device('cuda').type == 'cuda', torch.ones(1).cuda().is_cuda)"
+    )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stdout == "True True\n"
 
@@ -162,18 +157,14 @@ def test_without_an_npu_import_torch_says_so(tmp_path: Path) -> None:
     code = "import torchport.auto\nprint('here', flush=True)\nimport torch"
     environment = {**os.environ, "VNPU_LIBRARIES": str(tmp_path), "LD_LIBRARY_PATH": ""}
     environment.pop("TORCHPORT_BACKEND", None)
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
-    )
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (1, "here\n")
     assert "There is no NPU backend" in ended.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("devices", "said"), [("0", False), ("0,1", True)])
 def test_data_parallel_on_several_devices_is_said(devices: str, said: bool, tmp_path: Path) -> None:
-    script = (
-        "import torch\nm = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())\nm(torch.ones(4, 2).cuda())\n"
-    )
+    script = "import torch\nm = torch.nn.DataParallel(torch.nn.Linear(2, 2).cuda())\nm(torch.ones(4, 2).cuda())\n"
     (tmp_path / "train.py").write_text(script)
     ended = run("--device-list", devices, tmp_path / "train.py")
     assert ended.returncode == 0, ended.stderr
@@ -187,24 +178,16 @@ def test_memory_formats_are_written_down(tmp_path: Path) -> None:
     )
     ended = run(tmp_path / "a.py")
     assert ended.returncode == 0, ended.stderr
-    assert (
-        "a.py:2  memory_format=torch.channels_last -> memory_format=torch.contiguous_format" in ended.stderr
-    )
+    assert "a.py:2  memory_format=torch.channels_last -> memory_format=torch.contiguous_format" in ended.stderr
 
 
 @pytest.mark.parametrize("first", ["torch.ones(1).cuda()", "torch.cuda.device_count()"])
 @pytest.mark.parametrize(
     ("before", "said"),
-    [
-        ({}, "1 True"),
-        ({"CUDA_VISIBLE_DEVICES": "0,1"}, "1 True"),
-        ({"ASCEND_RT_VISIBLE_DEVICES": "0,1"}, "2 True"),
-    ],
+    [({}, "1 True"), ({"CUDA_VISIBLE_DEVICES": "0,1"}, "1 True"), ({"ASCEND_RT_VISIBLE_DEVICES": "0,1"}, "2 True")],
     ids=["unset", "set for CUDA", "set for the NPU, which stays"],
 )
-def test_visible_devices_until_the_first_use(
-    before: dict[str, str], said: str, first: str, tmp_path: Path
-) -> None:
+def test_visible_devices_until_the_first_use(before: dict[str, str], said: str, first: str, tmp_path: Path) -> None:
     script = tmp_path / "a.py"
     script.write_text(
         f"import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'\n{first}\n"

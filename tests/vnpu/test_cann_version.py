@@ -23,7 +23,8 @@ PROGRAM = Path(__file__).parent / "data" / "version_paths.py"
 
 @pytest.mark.device
 @pytest.mark.parametrize(
-    ("package", "version"), [(b"runtime", cann.read_default_version()), (b"CANN", cann.read_default_version()), (b"driver", "26.0.RC1")]
+    ("package", "version"),
+    [(b"runtime", cann.read_default_version()), (b"CANN", cann.read_default_version()), (b"driver", "26.0.RC1")],
 )
 def test_version(package: bytes, version: str) -> None:
     text = ctypes.create_string_buffer(128)
@@ -76,9 +77,7 @@ for package in (0, 7):
 )
 def test_no_version(version: str, words: str) -> None:
     """Asked first, torch_npu would go on without one: so aclInit refuses it too."""
-    result = python(
-        "import ascendcl; print(ascendcl.code('aclInit', 0), ascendcl.message())", VNPU_CANN=version
-    )
+    result = python("import ascendcl; print(ascendcl.code('aclInit', 0), ascendcl.message())", VNPU_CANN=version)
     assert result.stdout.startswith("107000 ")
     assert words in result.stdout
 

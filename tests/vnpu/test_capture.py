@@ -89,9 +89,7 @@ def test_a_graph_is_printed_for_people(tmp_path) -> None:
         assert end(queue) == graph
         acl("aclmdlRIDebugJsonPrint", graph, str(place).encode(), 0)
         events = json.loads(place.read_text())
-        assert [(event["ph"], event["ts"], event["args"]["Task Id"]) for event in events] == [
-            ("X", 0, 0), ("X", 1, 1),
-        ]  # fmt: skip
+        assert [(event["ph"], event["ts"], event["args"]["Task Id"]) for event in events] == [("X", 0, 0), ("X", 1, 1)]
         assert events[0]["name"] and events[0]["name"] == events[1]["name"]
         assert code("aclmdlRIDebugJsonPrint", graph, str(tmp_path).encode(), 0) == ascendcl.RT_PARAM_INVALID
         assert "cannot be written: Is a directory" in ascendcl.message()

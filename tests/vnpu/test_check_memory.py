@@ -18,9 +18,7 @@ PROGRAM = Path(__file__).parent / "data" / "misused_memory.py"
 
 def checked(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The C API in a process of its own whose memory is checked."""
-    return ascendcl.python(
-        f"import ascendcl\nfrom ascendcl import *\nacl('aclrtSetDevice', 0)\n{program}", **variables
-    )
+    return ascendcl.python(f"import ascendcl\nfrom ascendcl import *\nacl('aclrtSetDevice', 0)\n{program}", **variables)
 
 
 def run(script: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -49,11 +47,7 @@ def test_every_misuse_is_named(answers: list[dict[str, Any]]) -> None:
         words = (
             (f"the allocation of 400 bytes at {here} on virtual NPU 0",)
             if line["name"].startswith("past")
-            else (
-                "the allocation of 400 bytes"
-                if "resized" in line["name"]
-                else "the allocation of 4000 bytes",
-            )
+            else ("the allocation of 400 bytes" if "resized" in line["name"] else "the allocation of 4000 bytes",)
         )
         assert all(word in line["said"] for word in words), line
         if line["name"].startswith("freed"):
@@ -135,9 +129,7 @@ print("done")
 
 @pytest.mark.parametrize("value", ["0", ""])
 def test_without_it_nothing_changes(value: str) -> None:
-    ended = checked(
-        "print(len({acl('aclrtFree', a) or a for a in map(malloc, [64] * 9)}))", VNPU_CHECK_MEMORY=value
-    )
+    ended = checked("print(len({acl('aclrtFree', a) or a for a in map(malloc, [64] * 9)}))", VNPU_CHECK_MEMORY=value)
     assert ended.stdout == "1\n", ended.stderr
 
 

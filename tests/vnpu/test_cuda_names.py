@@ -18,9 +18,7 @@ def run(word: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_name_is_answered_as_stored() -> None:
     checked = run("--check")
-    assert checked.returncode == 0, (
-        f"{checked.stdout}{checked.stderr}\nwhere it is meant: {TOOL.name} stores it"
-    )
+    assert checked.returncode == 0, f"{checked.stdout}{checked.stderr}\nwhere it is meant: {TOOL.name} stores it"
     assert len(STORED) > 200
 
 

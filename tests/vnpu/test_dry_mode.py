@@ -25,9 +25,7 @@ print(loss.item(), torch.npu.max_memory_allocated(), torch.npu.max_memory_reserv
 """
 
 
-def ran(
-    folder: Path, program: str, **variables: str
-) -> tuple[list[str], list[tuple[str, list[tuple[int, ...]]]]]:
+def ran(folder: Path, program: str, **variables: str) -> tuple[list[str], list[tuple[str, list[tuple[int, ...]]]]]:
     """The words that the program prints, and its operators with their shapes."""
     log = folder / f"log-{len(list(folder.iterdir()))}"
     done = python(program, VNPU_TIMELINE=str(log), **variables)
@@ -43,9 +41,7 @@ def test_operators_and_memory_are_those_of_an_exact_run(tmp_path: Path) -> None:
     assert dry[1:] == exact[1:]
     assert len(exact_operators) > 50 and dry_operators == exact_operators
     # The comparison sees one operator more.
-    _, more = ran(
-        tmp_path, STEP.replace("    loss.backward()", "    loss.abs()\n    loss.backward()"), VNPU_MODE="dry"
-    )
+    _, more = ran(tmp_path, STEP.replace("    loss.backward()", "    loss.abs()\n    loss.backward()"), VNPU_MODE="dry")
     assert more != exact_operators
 
 

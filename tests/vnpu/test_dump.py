@@ -19,9 +19,7 @@ from torchport.record.operators.dump_file import DTYPES
 
 
 @pytest.fixture(autouse=True)
-def _plain_torch_npu_in_a_folder_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
+def _plain_torch_npu_in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     legacy.uninstall()
     monkeypatch.chdir(tmp_path)
     yield

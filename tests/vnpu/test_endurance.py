@@ -92,10 +92,7 @@ STEPS = 240
 @pytest.fixture(scope="module")
 def outcome() -> Any:
     result = python(
-        PROGRAM.replace("STEPS", str(STEPS)),
-        VNPU_HOST_LIMIT="1GiB",
-        OMP_NUM_THREADS="1",
-        TORCH_NPU_WARNING_DISABLE="1",
+        PROGRAM.replace("STEPS", str(STEPS)), VNPU_HOST_LIMIT="1GiB", OMP_NUM_THREADS="1", TORCH_NPU_WARNING_DISABLE="1"
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return json.loads(result.stdout.splitlines()[-1])

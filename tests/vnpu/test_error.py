@@ -111,11 +111,23 @@ def test_pointers_that_are_not_offered_are_null() -> None:
 
 # Of models that were compiled: null, or 0 of something, with a message that says so.
 MODEL_POINTERS = (
-    "aclmdlCreateDataset", "aclmdlCreateDesc", "aclmdlCreateExecConfigHandle", "aclmdlGetDatasetBuffer",
-    "aclmdlGetDatasetTensorDesc", "aclmdlGetInputNameByIndex", "aclmdlGetOutputNameByIndex", "aclmdlGetDatasetNumBuffers",
-    "aclmdlGetInputDataType", "aclmdlGetInputFormat", "aclmdlGetInputSizeByIndex", "aclmdlGetNumInputs",
-    "aclmdlGetNumOutputs", "aclmdlGetOutputDataType", "aclmdlGetOutputFormat", "aclmdlGetOutputSizeByIndex",
-)  # fmt: skip
+    "aclmdlCreateDataset",
+    "aclmdlCreateDesc",
+    "aclmdlCreateExecConfigHandle",
+    "aclmdlGetDatasetBuffer",
+    "aclmdlGetDatasetTensorDesc",
+    "aclmdlGetInputNameByIndex",
+    "aclmdlGetOutputNameByIndex",
+    "aclmdlGetDatasetNumBuffers",
+    "aclmdlGetInputDataType",
+    "aclmdlGetInputFormat",
+    "aclmdlGetInputSizeByIndex",
+    "aclmdlGetNumInputs",
+    "aclmdlGetNumOutputs",
+    "aclmdlGetOutputDataType",
+    "aclmdlGetOutputFormat",
+    "aclmdlGetOutputSizeByIndex",
+)
 
 
 @pytest.mark.parametrize("name", MODEL_POINTERS)
@@ -128,30 +140,82 @@ def test_no_function_crashes_on_null_or_pretends() -> None:
     """Every function that returns a code and gets nulls must answer, and only those that need no argument with 0."""
     harmless = {
         # no arguments, or the work is done for a null stream, a zero limit, mode 0, the current device
-        "aclFinalize", "aclInit", "aclrtGetLastError", "aclrtPeekAtLastError", "aclrtSynchronizeDevice",
-        "aclrtSynchronizeDeviceWithTimeout", "aclrtSynchronizeStream", "aclrtSynchronizeStreamWithTimeout",
-        "aclrtSetDevice", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDeviceEnablePeerAccess",
+        "aclFinalize",
+        "aclInit",
+        "aclrtGetLastError",
+        "aclrtPeekAtLastError",
+        "aclrtSynchronizeDevice",
+        "aclrtSynchronizeDeviceWithTimeout",
+        "aclrtSynchronizeStream",
+        "aclrtSynchronizeStreamWithTimeout",
+        "aclrtSetDevice",
+        "aclrtResetDevice",
+        "aclrtResetDeviceForce",
+        "aclrtDeviceEnablePeerAccess",
         "aclrtDeviceDisablePeerAccess",
-        "aclrtSetOpWaitTimeout", "aclrtSetOpExecuteTimeOut", "aclrtSetOpExecuteTimeOutWithMs",
-        "aclrtSetSysParamOpt", "aclrtCtxSetSysParamOpt", "aclrtSetStreamFailureMode", "aclrtSetStreamOverflowSwitch",
-        "aclrtResetStreamResLimit", "aclrtResetDeviceResLimit", "aclrtUseStreamResInCurrentThread",
-        "aclrtUnuseStreamResInCurrentThread", "aclGetCompileoptSize", "aclmdlInitDump", "MsprofSysCycleTime", "aclAppLog",
-        "aclopSetCompileFlag", "aclrtSetExceptionInfoCallback",
-        "aclrtSetDeviceSatMode", "aclrtDeviceTaskAbort", "vnpuOnWorkerThread",
-    }  # fmt: skip
+        "aclrtSetOpWaitTimeout",
+        "aclrtSetOpExecuteTimeOut",
+        "aclrtSetOpExecuteTimeOutWithMs",
+        "aclrtSetSysParamOpt",
+        "aclrtCtxSetSysParamOpt",
+        "aclrtSetStreamFailureMode",
+        "aclrtSetStreamOverflowSwitch",
+        "aclrtResetStreamResLimit",
+        "aclrtResetDeviceResLimit",
+        "aclrtUseStreamResInCurrentThread",
+        "aclrtUnuseStreamResInCurrentThread",
+        "aclGetCompileoptSize",
+        "aclmdlInitDump",
+        "MsprofSysCycleTime",
+        "aclAppLog",
+        "aclopSetCompileFlag",
+        "aclrtSetExceptionInfoCallback",
+        "aclrtSetDeviceSatMode",
+        "aclrtDeviceTaskAbort",
+        "vnpuOnWorkerThread",
+    }
     pointers = {
-        "aclGetRecentErrMsg", "aclrtGetSocName", "aclGetTensorDescName", "aclopCreateAttr", "aclCreateDataBuffer",
-        "aclCreateTensorDesc", "aclopDestroyAttr", "aclDestroyTensorDesc", "aclSetTensorDescName",
-        "aclGetTensorDescType", "aclGetTensorDescFormat", "aclGetTensorDescNumDims", "aclGetTensorDescElementCount",
-        "aclGetDataBufferAddr", "aclGetDataBufferSizeV2", "MsprofGetHashId", "aclprofCreateConfig",
-        "aclprofCreateStepInfo", "aclprofDestroyStepInfo", "aclCreateGraphDumpOpt", "aclprofCreateStamp",
-        "aclprofDestroyStamp", "aclprofCreateSubscribeConfig", "aclprofGetOpStart", "aclprofGetOpEnd",
-        "aclprofGetOpDuration", "aclprofGetModelId", "aclprofGetOpFlag", "aclprofGetOpAttriValue", "aclprofStr2Id",
-        "aclGetTensorDescDim", "aclGetTensorDescSize", "aclDataTypeSize", "aclrtAllocatorCreateDesc",
-        "aclrtGetDeviceIdFromExceptionInfo", "aclrtGetErrorCodeFromExceptionInfo", "aclrtGetStreamIdFromExceptionInfo",
-        "aclrtGetTaskIdFromExceptionInfo", "aclrtGetThreadIdFromExceptionInfo",
+        "aclGetRecentErrMsg",
+        "aclrtGetSocName",
+        "aclGetTensorDescName",
+        "aclopCreateAttr",
+        "aclCreateDataBuffer",
+        "aclCreateTensorDesc",
+        "aclopDestroyAttr",
+        "aclDestroyTensorDesc",
+        "aclSetTensorDescName",
+        "aclGetTensorDescType",
+        "aclGetTensorDescFormat",
+        "aclGetTensorDescNumDims",
+        "aclGetTensorDescElementCount",
+        "aclGetDataBufferAddr",
+        "aclGetDataBufferSizeV2",
+        "MsprofGetHashId",
+        "aclprofCreateConfig",
+        "aclprofCreateStepInfo",
+        "aclprofDestroyStepInfo",
+        "aclCreateGraphDumpOpt",
+        "aclprofCreateStamp",
+        "aclprofDestroyStamp",
+        "aclprofCreateSubscribeConfig",
+        "aclprofGetOpStart",
+        "aclprofGetOpEnd",
+        "aclprofGetOpDuration",
+        "aclprofGetModelId",
+        "aclprofGetOpFlag",
+        "aclprofGetOpAttriValue",
+        "aclprofStr2Id",
+        "aclGetTensorDescDim",
+        "aclGetTensorDescSize",
+        "aclDataTypeSize",
+        "aclrtAllocatorCreateDesc",
+        "aclrtGetDeviceIdFromExceptionInfo",
+        "aclrtGetErrorCodeFromExceptionInfo",
+        "aclrtGetStreamIdFromExceptionInfo",
+        "aclrtGetTaskIdFromExceptionInfo",
+        "aclrtGetThreadIdFromExceptionInfo",
         *MODEL_POINTERS,
-    }  # fmt: skip
+    }
     names = sorted(set(exported("libascendcl.so")) - harmless - pointers)
     program = f"""
 import ascendcl
@@ -190,8 +254,7 @@ def test_what_is_missing_of_the_collectives_says_so() -> None:
     hccl = ctypes.CDLL(str(ascendcl.LIBRARY.with_name("libhccl.so")))
     assert hccl.HcclCommWorkingDevNicSet(None) == 5  # HCCL_E_NOT_SUPPORT
     assert (
-        "HcclCommWorkingDevNicSet is not offered. The virtual NPU has the collectives, not this"
-        in ascendcl.message()
+        "HcclCommWorkingDevNicSet is not offered. The virtual NPU has the collectives, not this" in ascendcl.message()
     )
 
 

@@ -71,13 +71,7 @@ def test_a_wait_takes_the_record_that_preceded_it() -> None:
 
 def test_a_wait_is_not_ended_by_a_later_record_on_another_stream() -> None:
     """torch_npu records one event for all collectives of a group, each time on the stream of the call."""
-    with (
-        stream() as slow,
-        stream() as fast,
-        stream() as consumer,
-        event() as mark,
-        device_memory(16) as address,
-    ):
+    with stream() as slow, stream() as fast, stream() as consumer, event() as mark, device_memory(16) as address:
         target = ctypes.create_string_buffer(16)
         with Gate(slow):
             acl("aclrtMemsetAsync", address, 16, 1, 16, slow)
@@ -123,9 +117,7 @@ def test_elapsed_time() -> None:
         acl("aclrtSynchronizeEvent", end)
         most = time.monotonic() - before_both
         elapsed = ascendcl.answer("aclrtEventElapsedTime", start, end, kind=ctypes.c_float)
-        assert (
-            1000 * least - 1 <= elapsed <= 1000 * most + 1
-        )  # milliseconds; what was taken around each event
+        assert 1000 * least - 1 <= elapsed <= 1000 * most + 1  # milliseconds; what was taken around each event
         stamps = [ask("aclrtEventGetTimestamp", mark, kind=ctypes.c_uint64) for mark in (start, end)]
         assert elapsed == pytest.approx((stamps[1] - stamps[0]) / 1000, abs=0.01)
 

@@ -66,9 +66,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", RECORDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", RECORDER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             cwd=Path(__file__).parent,
-        )  # fmt: skip
+        )
         assert self.process.stdout is not None
         self.handle = bytes.fromhex(self.process.stdout.readline())
 
@@ -134,16 +137,18 @@ def test_who_has_opened_it_records_it_too(recorder: Recorder) -> None:
 
 def test_who_made_it_does_not_wait_for_one_that_has_ended() -> None:
     mark = ascendcl.answer("aclrtCreateEventExWithFlag", IPC)
-    program = "\n".join((
-        "import os, ascendcl, test_event_processes as here",
-        "ascendcl.acl('aclInit', None)",
-        "ascendcl.acl('aclrtSetDevice', 0)",
-        f"mark = here.opened(bytes.fromhex('{handle_of(mark).hex()}'))",
-        "queue = ascendcl.answer('aclrtCreateStream')",
-        "gate = ascendcl.Gate(queue)",
-        "ascendcl.acl('aclrtRecordEvent', mark, queue)",
-        "os._exit(0)",
-    ))  # fmt: skip
+    program = "\n".join(
+        (
+            "import os, ascendcl, test_event_processes as here",
+            "ascendcl.acl('aclInit', None)",
+            "ascendcl.acl('aclrtSetDevice', 0)",
+            f"mark = here.opened(bytes.fromhex('{handle_of(mark).hex()}'))",
+            "queue = ascendcl.answer('aclrtCreateStream')",
+            "gate = ascendcl.Gate(queue)",
+            "ascendcl.acl('aclrtRecordEvent', mark, queue)",
+            "os._exit(0)",
+        )
+    )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
     assert code("aclrtSynchronizeEvent", mark) == ascendcl.RT_INVALID_HANDLE
     assert "has ended" in ascendcl.message()

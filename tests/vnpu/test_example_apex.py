@@ -32,22 +32,9 @@ def test_example_runs_unmodified(level: str, scale: str, tmp_path: Path) -> None
 @pytest.mark.ports
 def test_port_holds(tmp_path: Path) -> None:
     """Both runs of `torchport port`, on the CPU and on the NPU, import the stand-in."""
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "port",
-        str(EXAMPLE),
-        "--out",
-        str(tmp_path / "out"),
-        "--json",
-    ]
+    command = [sys.executable, "-m", "torchport", "port", str(EXAMPLE), "--out", str(tmp_path / "out"), "--json"]
     run = subprocess.run(
-        [*command, "--", "--epochs", "1", "-b", "256"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, "--", "--epochs", "1", "-b", "256"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
     comparison = json.loads(run.stdout)["data"]["comparison"]

@@ -35,9 +35,13 @@ def callback(info):
 
 def said(program: str, **variables: str) -> list[str]:
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, check=False,
-        cwd=ascendcl.Path(__file__).parent, env={**ascendcl.os.environ, **variables},
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM + program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ascendcl.Path(__file__).parent,
+        env={**ascendcl.os.environ, **variables},
+    )
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
 
@@ -56,7 +60,9 @@ def test_a_failing_task_is_told_with_its_device() -> None:
 
 
 def test_one_that_is_taken_back_is_not_called() -> None:
-    program = 'ascendcl.acl("aclrtSetExceptionInfoCallback", callback)\nascendcl.acl("aclrtSetExceptionInfoCallback", 0)'
+    program = (
+        'ascendcl.acl("aclrtSetExceptionInfoCallback", callback)\nascendcl.acl("aclrtSetExceptionInfoCallback", 0)'
+    )
     assert said(program + FAILS, VNPU_FAULTS="exception@op:MemsetAsync") == ["507015", "0 []"]
 
 

@@ -50,11 +50,7 @@ def start(program: str, queue: str) -> subprocess.Popen[str]:
     environ |= {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     activated = "import torchport.vnpu; torchport.vnpu.activate(force=True)\n" + program
     return subprocess.Popen(
-        [sys.executable, "-c", activated],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", activated], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 

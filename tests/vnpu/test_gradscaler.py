@@ -25,9 +25,7 @@ OPTIMIZERS: dict[str, Make] = {
 }
 
 
-def poisoned_training(
-    scaler: Any, device: str, make: Make, unscale: bool
-) -> list[tuple[float, bool, Tensor]]:
+def poisoned_training(scaler: Any, device: str, make: Make, unscale: bool) -> list[tuple[float, bool, Tensor]]:
     """After each step: the scale, whether the parameters have moved, and the parameters."""
     model = nn.Linear(6, 3)
     with torch.no_grad():

@@ -136,9 +136,7 @@ def test_graphed_callables() -> None:
         y.sum().backward()
         expected.sum().backward()
         torch.testing.assert_close(a.grad.cpu().double(), b.grad, rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(
-            layer[0].weight.grad.cpu().double(), wide[0].weight.grad, rtol=1e-4, atol=1e-6
-        )
+        torch.testing.assert_close(layer[0].weight.grad.cpu().double(), wide[0].weight.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_waiting_inside_a_capture_is_refused() -> None:

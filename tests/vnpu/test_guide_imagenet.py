@@ -40,16 +40,7 @@ def test_single_device(tmp_path: Path) -> None:
 
 @pytest.mark.ports
 def test_several_devices_with_mixed_precision_and_resume(tmp_path: Path) -> None:
-    words = [
-        "--multiprocessing-distributed",
-        "--world-size",
-        "1",
-        "--rank",
-        "0",
-        "--device-list",
-        "1,0",
-        "--amp",
-    ]
+    words = ["--multiprocessing-distributed", "--world-size", "1", "--rank", "0", "--device-list", "1,0", "--amp"]
     trained = run(tmp_path, *words)
     assert [line[:3] for line in trained] == [(0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2)]
     assert trained[2][3] == trained[3][3] > 0.5

@@ -65,7 +65,13 @@ def test_devices_and_tensors() -> None:
         torch.npu.current_stream().synchronize()
     assert torch.npu.default_stream() == torch.npu.current_stream()
     assert torch.npu.Event() is not None
-    for kind, dtype in (("Bool", torch.bool), ("Float", torch.float32), ("Int", torch.int32), ("Long", torch.int64), ("Half", torch.float16)):  # fmt: skip
+    for kind, dtype in (
+        ("Bool", torch.bool),
+        ("Float", torch.float32),
+        ("Int", torch.int32),
+        ("Long", torch.int64),
+        ("Half", torch.float16),
+    ):
         tensor = getattr(torch.npu, f"{kind}Tensor")([1, 2, 3])
         assert (tensor.dtype, tensor.device.type) == (dtype, "npu")
     for dtype in (torch.long, torch.int, torch.half, torch.float, torch.bool):
@@ -112,11 +118,7 @@ def test_apex_with_combined_gradients_and_a_fused_optimizer() -> None:
                 scaled_loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        checkpoint = {
-            "state_dict": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "amp": amp.state_dict(),
-        }
+        checkpoint = {"state_dict": model.state_dict(), "optimizer": optimizer.state_dict(), "amp": amp.state_dict()}
         torch.save(checkpoint, "checkpoint.pth.tar")
         loaded = torch.load("checkpoint.pth.tar", map_location=DEVICE)
         model.load_state_dict(loaded["state_dict"])
@@ -209,7 +211,13 @@ def rows(folder: str) -> list[str]:
 
 
 def test_profiling_calls_out_of_order_are_refused() -> None:
-    for call in (torch.npu.prof_stop, torch.npu.prof_start, torch.npu.prof_finalize, torch.npu.iteration_start, torch.npu.iteration_end):  # fmt: skip
+    for call in (
+        torch.npu.prof_stop,
+        torch.npu.prof_start,
+        torch.npu.prof_finalize,
+        torch.npu.iteration_start,
+        torch.npu.iteration_end,
+    ):
         with pytest.raises(RuntimeError, match=call.__name__):
             call()
     torch.npu.prof_init("here")
@@ -308,9 +316,7 @@ def test_operators_of_a_dump_go_to_cann_dumps_too() -> None:
     x = torch.ones(3, device=DEVICE)
     with torch.utils.dumper(use_dump=True, dump_path="input.h5"):
         x.exp()
-    with torch.utils.dumper(
-        use_load=True, dump_path="./", load_file_path="input.h5", load_with_acl_dump=True
-    ):
+    with torch.utils.dumper(use_load=True, dump_path="./", load_file_path="input.h5", load_with_acl_dump=True):
         x.exp()
         x.sin()
     names = {file.name.split(".")[0] for file in Path("kernels").rglob("*.*")}

@@ -59,17 +59,13 @@ FOR_MAKE_PORTS = ("exception@op:aclnnMm:2", "hang@op:aclnnMean:2")
 def test_a_fault_comes_as_on_hardware(rule: str) -> None:
     says, steps, row = FAULTS[rule]
     # Milliseconds: the limit is for what hangs alone, and a step of a busy machine takes seconds.
-    ended = python(
-        TRAIN, VNPU_FAULTS=rule, ACL_STREAM_TIMEOUT="20000" if rule.startswith("hang") else "1000000"
-    )
+    ended = python(TRAIN, VNPU_FAULTS=rule, ACL_STREAM_TIMEOUT="20000" if rule.startswith("hang") else "1000000")
     assert ended.returncode == 1
     assert says in ended.stderr
     assert steps is None or ended.stdout.count("step") == steps
     assert diagnose_text(ended.stderr).data["row"] == row
     if not rule.startswith(("oom", "hang")):  # of a full memory torch_npu makes its own text
-        assert f"rovoked by VNPU_FAULTS ({rule})" in ended.stderr, (
-            "nobody takes it for a defect of his machine"
-        )
+        assert f"rovoked by VNPU_FAULTS ({rule})" in ended.stderr, "nobody takes it for a defect of his machine"
 
 
 def test_one_rank_of_a_job_has_it() -> None:
@@ -114,12 +110,7 @@ def test_a_mistake_in_a_rule_is_refused_with_a_sentence() -> None:
     environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     right = ["", "oom@alloc:3 ;ecc@step:2@rank:0", HARMLESS]
     ended = subprocess.run(
-        command,
-        env=environ,
-        input=json.dumps([*right, *MISTAKES]),
-        capture_output=True,
-        text=True,
-        check=True,
+        command, env=environ, input=json.dumps([*right, *MISTAKES]), capture_output=True, text=True, check=True
     )
     answers = {rule: (code, text) for rule, code, text in map(json.loads, ended.stdout.splitlines())}
     assert [answers[rule][0] for rule in right] == [0] * len(right)

@@ -72,9 +72,13 @@ class Environment:
         kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "LANG") if name in os.environ}
         path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), os.defpath])
         return subprocess.run(
-            [self.programs / program, *words], cwd=self.folder, env={**kept, "PATH": path, "OMP_NUM_THREADS": "1"},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [self.programs / program, *words],
+            cwd=self.folder,
+            env={**kept, "PATH": path, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
 @pytest.fixture(
@@ -97,11 +101,7 @@ def test_it_is_the_installed_one(environment: Environment) -> None:
 
 @pytest.mark.install
 def test_doctor_mends_what_is_missing(environment: Environment) -> None:
-    vision = (
-        "python",
-        "-c",
-        "import os; os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'; import torchvision",
-    )
+    vision = ("python", "-c", "import os; os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'; import torchvision")
     before = environment.run(*vision)
     fixed = environment.run("torchport", "doctor", "--fix")
     assert fixed.returncode == 0, fixed.stdout
@@ -145,9 +145,7 @@ def test_a_profile_is_taken(environment: Environment) -> None:
     ran = environment.run("torchport", "run", "-q", "profiled.py")
     assert ran.returncode == 0, ran.stderr
     made = {path.name for path in environment.folder.glob("profile/*_ascend_pt/ASCEND_PROFILER_OUTPUT/*")}
-    assert {"trace_view.json", "kernel_details.csv", "ascend_pytorch_profiler.db"} <= made, (
-        ran.stdout + ran.stderr
-    )
+    assert {"trace_view.json", "kernel_details.csv", "ascend_pytorch_profiler.db"} <= made, ran.stdout + ran.stderr
     assert (home / "tools" / "profiler" / "bin" / "msprof").exists()
 
 

@@ -55,9 +55,13 @@ class Program:
         self.errors = errors
         with errors.open("w") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-u", "-c", START + text], env=environ, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=stderr, text=True,
-            )  # fmt: skip
+                [sys.executable, "-u", "-c", START + text],
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
 
     def says(self, line: str) -> int:
         """Reads the line and the number of the thread behind it, 0 if there is none."""
@@ -124,9 +128,7 @@ for _ in range(2): ctypes.CDLL(None).pthread_mutex_lock(lock)""",
 @pytest.mark.parametrize("wait", WAITS)
 def test_the_second_ends_the_process(wait: str, program: Start) -> None:
     if wait == "other thread" and "libtsan" in os.environ.get("LD_PRELOAD", ""):
-        pytest.skip(
-            "ThreadSanitizer keeps a signal back while its thread hangs in a function that it intercepts"
-        )
+        pytest.skip("ThreadSanitizer keeps a signal back while its thread hangs in a function that it intercepts")
     begins = "" if wait == "other thread" else 'begins("waiting")\n'
     started = program(f'{begins}{WAITS[wait]}\nprint("over")')
     started.sleeps(started.says("waiting"))

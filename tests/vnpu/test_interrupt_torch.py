@@ -61,9 +61,7 @@ def test_the_second_ends_the_process(wait: str, queue: str, tmp_path: Path) -> N
 
             def noticed() -> bool:
                 process.send_signal(signal.SIGINT)
-                time.sleep(
-                    1
-                )  # most often enough for the hint; a third signal comes to a process that has ended
+                time.sleep(1)  # most often enough for the hint; a third signal comes to a process that has ended
                 return HINT in errors.read_text() or process.poll() is not None
 
             until(noticed)

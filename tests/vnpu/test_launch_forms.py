@@ -52,13 +52,7 @@ def test_it_runs_on_the_npu(folder: Path, words: str, says: list[str]) -> None:
     command = [sys.executable, "-m", "torchport", "run", *words.split()]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     ended = subprocess.run(
-        command,
-        env=environment,
-        cwd=folder,
-        input=TEXT,
-        capture_output=True,
-        text=True,
-        check=False,
+        command, env=environment, cwd=folder, input=TEXT, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.splitlines() == says

@@ -32,17 +32,7 @@ def finish(command: list[str], **variables: str) -> subprocess.CompletedProcess[
 
 
 def test_run_starts_the_processes() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "run",
-        "--nproc",
-        "auto",
-        "--device-list",
-        "3,1",
-        str(SCRIPT),
-    ]
+    command = [sys.executable, "-m", "torchport", "run", "--nproc", "auto", "--device-list", "3,1", str(SCRIPT)]
     ended = finish(command)
     assert ended.stdout == SAYS
     assert ended.stderr.count('torch.distributed.init_process_group("nccl") -> "hccl"') == 1  # rank 0 speaks

@@ -9,17 +9,7 @@ from collections.abc import Callable, Iterator
 
 import ascendcl
 import pytest
-from ascendcl import (
-    DEFAULT,
-    DEVICE_TO_DEVICE,
-    HOST_TO_DEVICE,
-    acl,
-    answer,
-    code,
-    device_memory,
-    malloc,
-    stream,
-)
+from ascendcl import DEFAULT, DEVICE_TO_DEVICE, HOST_TO_DEVICE, acl, answer, code, device_memory, malloc, stream
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 MOST = (1 << 64) - 1
@@ -52,10 +42,7 @@ def refused(name: str, *arguments: object) -> str:
 @pytest.mark.parametrize("name", ["aclrtMalloc", "aclrtMallocAlign32", "aclrtMallocCached"])
 def test_no_allocation_is_as_large_as_all_addresses(name: str, size: int) -> None:
     address = ctypes.c_void_p()
-    assert code(name, ctypes.byref(address), size, 0) in (
-        ascendcl.RT_PARAM_INVALID,
-        ascendcl.RT_OUT_OF_MEMORY,
-    )
+    assert code(name, ctypes.byref(address), size, 0) in (ascendcl.RT_PARAM_INVALID, ascendcl.RT_OUT_OF_MEMORY)
     assert address.value is None
     message = ascendcl.message()
     assert f"{size} bytes" in message or "is out of memory" in message
@@ -145,14 +132,9 @@ def test_freed_memory_is_named() -> None:
             address = malloc(3 * MIB)
             acl("aclrtFree", address)
             message = refused("aclrtMemset", address + MIB, 8, 0, 8)
-            assert (
-                f"the allocation of {3 * MIB} bytes at {address:#x} on virtual NPU 0 has been freed"
-                in message
-            )
+            assert f"the allocation of {3 * MIB} bytes at {address:#x} on virtual NPU 0 has been freed" in message
             # Given out again it is no longer what was freed.
-            again = held.enter_context(
-                device_memory(MIB)
-            )  # kept: the next try does not get a small gap once more
+            again = held.enter_context(device_memory(MIB))  # kept: the next try does not get a small gap once more
             acl("aclrtMemset", again, MIB, 0, MIB)
             if again == address:
                 assert "has been freed" not in refused("aclrtMemset", again + MIB, 8, 0, 8)

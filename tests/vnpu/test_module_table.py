@@ -80,9 +80,13 @@ def compare(folder, device, *words, **variables):
     (folder / "net.py").write_text(NET.replace("DEVICE", device))
     command = [sys.executable, "-m", "torchport", "compare", *words]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=False,
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-    )  # fmt: skip
+    )
 
 
 def test_the_modules_that_are_wrong_on_the_device_are_named(tmp_path):

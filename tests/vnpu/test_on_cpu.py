@@ -46,13 +46,7 @@ def run(names):
 
 def test_the_cpu_computes_what_it_is_asked_to():
     said = run(
-        [
-            "aten::tanh",
-            "aten::native_batch_norm",
-            "aten::_foreach_add_",
-            "aten::mul_",
-            "npu::npu_fusion_attention",
-        ]
+        ["aten::tanh", "aten::native_batch_norm", "aten::_foreach_add_", "aten::mul_", "npu::npu_fusion_attention"]
     )
     assert said["tanh"]
     assert said["device"] == "npu"

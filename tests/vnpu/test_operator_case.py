@@ -38,9 +38,8 @@ CASES = ("gelu", "gelu_backward", "tanh", "npu_fusion_attention")
 def run(folder, *words):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **vnpu.environment(os.environ)}
     return subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False,
-        env=environment,
-    )  # fmt: skip
+        [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +79,4 @@ def test_a_wrong_kernel_fails_its_case_alone(folder):
         found, said = outcomes(folder)
     finally:
         (folder / "conftest.py").unlink()
-    assert {one for one, word in found.items() if word != "PASSED"} == {
-        ("tanh", "forward"),
-        ("tanh", "backward"),
-    }, said
+    assert {one for one, word in found.items() if word != "PASSED"} == {("tanh", "forward"), ("tanh", "backward")}, said

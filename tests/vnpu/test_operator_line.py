@@ -34,10 +34,7 @@ def test_show_prints_what_the_compiler_sees() -> None:
     assert "selfRef: " in shown.stdout and ", at most 8 dimensions (code)" in shown.stdout
     code = " ".join(shown.stdout.partition("is for the compiler:")[2].split()).replace("( ", "(")
     # Both entry points, the line's own two lines in them, and no other operator.
-    assert (
-        "aclnnInplaceAtan2GetWorkspaceSize(aclTensor *selfRef, aclTensor *other, uint64_t *workspaceSize"
-        in code
-    )
+    assert "aclnnInplaceAtan2GetWorkspaceSize(aclTensor *selfRef, aclTensor *other, uint64_t *workspaceSize" in code
     assert "angle(selfRef, selfRef, other);" in code
     assert "binary(selfRef, selfRef, other," in code
     assert 'launch("aclnnInplaceAtan2", executor, stream);' in code

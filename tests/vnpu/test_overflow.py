@@ -99,9 +99,7 @@ def test_infinities() -> None:
     found = outcome(VNPU_SOC="Ascend910B1")
     inf = float("inf")
     assert found["supports"] is True and found["exp"][0] == inf and found["sums"] == [inf, -inf]
-    assert (
-        found["foreach"] == [inf] and found["nan"][0] != found["nan"][0] and found["narrowed"] == [inf, -inf]
-    )
+    assert found["foreach"] == [inf] and found["nan"][0] != found["nan"][0] and found["narrowed"] == [inf, -inf]
     assert found["check"] == [True, False]
     assert found["scale"] == 2.0**14 and found["parameter"] == [1.0] * 4
 
@@ -117,6 +115,4 @@ def test_the_mode_through_the_api() -> None:
 def test_a_chip_without_infinities_says_so() -> None:
     program = "from ascendcl import *\nprint(ask('aclrtGetDeviceSatMode'), code('aclrtSetDeviceSatMode', 1), message())"
     ended = python(program, VNPU_SOC="Ascend310P3")
-    assert (
-        ended.stdout.startswith(f"0 {UNSUPPORTED} ") and "Ascend310P3 has no inf and nan mode" in ended.stdout
-    )
+    assert ended.stdout.startswith(f"0 {UNSUPPORTED} ") and "Ascend310P3 has no inf and nan mode" in ended.stdout

@@ -120,16 +120,11 @@ def test_without_the_library_python_does_it_and_says_so(tmp_path, monkeypatch, c
         block.step()
     assert len(calls(tmp_path / "rec", "aten::sin")) == 1
     said = capsys.readouterr().err
-    assert (
-        "operators are noted in Python, slower than by the library, which cannot be used: " in said
-    ) is without
+    assert ("operators are noted in Python, slower than by the library, which cannot be used: " in said) is without
     assert ("nothing.so" in said) is without
     lines = overview_lines(build_overview(tmp_path / "rec"))
     how = "  level statistics, noted in Python, as the library could not be used: " if without else None
-    assert any(
-        line.startswith(how or "  level statistics, noted by the library, only operator=sin")
-        for line in lines
-    )
+    assert any(line.startswith(how or "  level statistics, noted by the library, only operator=sin") for line in lines)
 
 
 NEVER_LEFT = """
@@ -145,16 +140,10 @@ if sys.argv[2] == "raise":
 """
 
 
-@pytest.mark.parametrize(
-    "end",
-    ["return", pytest.param("raise", marks=pytest.mark.recorded)],
-)
+@pytest.mark.parametrize("end", ["return", pytest.param("raise", marks=pytest.mark.recorded)])
 def test_a_block_that_is_never_left_ends_with_the_process(tmp_path, end):
     ended = subprocess.run(
-        [sys.executable, "-c", NEVER_LEFT, str(tmp_path / "rec"), end],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", NEVER_LEFT, str(tmp_path / "rec"), end], capture_output=True, text=True, check=False
     )
     assert ended.returncode == (1 if end == "raise" else 0), ended.stderr
     assert "Fatal" not in ended.stderr
@@ -193,10 +182,15 @@ def test_a_module_that_raises_has_ended(tmp_path, recorder, level):
         names = [(call.name, call.module) for call in found]
         # The calls that were left by an exception have given nothing: they are not there.
         assert names == [
-            ("module::Linear", "layer.0"), ("module::GELU", "layer.1"), ("module::Dropout", "layer.2"),
-            ("module::Sequential", "layer"), ("module::Linear", "head"), ("module::Raising", "."),
-            ("module::Linear", "layer.0"), ("module::GELU", "layer.1"),
-        ]  # fmt: skip
+            ("module::Linear", "layer.0"),
+            ("module::GELU", "layer.1"),
+            ("module::Dropout", "layer.2"),
+            ("module::Sequential", "layer"),
+            ("module::Linear", "head"),
+            ("module::Raising", "."),
+            ("module::Linear", "layer.0"),
+            ("module::GELU", "layer.1"),
+        ]
         return
     (outside,) = (call for call in found if call.name == "aten::cos")
     assert (outside.module, outside.phase) == ("", "forward")

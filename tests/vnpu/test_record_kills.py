@@ -93,10 +93,7 @@ def test_show_says_what_a_kill_has_cost(tmp_path: Path) -> None:
     (pid,) = (path.name for path in (folder / "processes").iterdir())
     (folder / "operators" / f"process-{pid}.h5.unfinished").write_bytes(b"\x89HDF")
     said = subprocess.run(
-        [sys.executable, "-m", "torchport", "record", "show", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-m", "torchport", "record", "show", str(folder)], capture_output=True, text=True, check=False
     )
     assert said.returncode == 0, said.stderr
     assert "has not ended, or was killed" in said.stdout

@@ -120,9 +120,7 @@ def test_statistics_are_exact_however_a_tensor_lies(tmp_path, monkeypatch, recor
     tensors = {name: make() for name, make in LAYOUTS.items()}
     found = recorded(tmp_path / "rec", list(tensors.values()))
     assert {
-        name: bad
-        for place, (name, tensor) in enumerate(tensors.items())
-        if (bad := wrong(found[place], tensor))
+        name: bad for place, (name, tensor) in enumerate(tensors.items()) if (bad := wrong(found[place], tensor))
     } == {}
     # The control: one element more or less is seen in each of them that has one.
     for place, (name, tensor) in enumerate(tensors.items()):

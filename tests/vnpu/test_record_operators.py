@@ -70,13 +70,9 @@ def test_a_recorded_run_is_the_same(tmp_path: Path, device: str, precision: str)
         assert forward.function == "Net.forward"
         assert "recorded_training.py:" in forward.source == back.source
         # Under autocast the weight is cast first, and that call has its name.
-        named = [
-            one.name for call in calls for one in call.inputs if one is not None and call.module == "conv"
-        ]
+        named = [one.name for call in calls for one in call.inputs if one is not None and call.module == "conv"]
         assert "conv.weight" in named
-        assert precision != "float32" or "conv.weight" in [
-            one.name for one in forward.inputs if one is not None
-        ]
+        assert precision != "float32" or "conv.weight" in [one.name for one in forward.inputs if one is not None]
         assert any(call.module.startswith("attention.") for call in calls if call.phase == "recompute")
 
 
@@ -89,8 +85,12 @@ def test_a_step_that_a_scaler_leaves_out(tmp_path: Path, device: str) -> None:
     program += f"import runpy; runpy.run_path({str(DATA / 'recorded_scaler.py')!r}, run_name='__main__')"
     said = run([sys.executable, "-c", program, device, tmp_path / "rec"], **variables)
     assert json.loads(said.stdout.splitlines()[-1]) == {
-        "losses": True, "scales": True, "parameters": True, "left out": True, "steps": 10,
-    }  # fmt: skip
+        "losses": True,
+        "scales": True,
+        "parameters": True,
+        "left out": True,
+        "steps": 10,
+    }
     process = Operators.read(tmp_path / "rec").rank(0)
     assert process.steps == [0, 1, 2, 3, 4]
     passes = {}
@@ -136,11 +136,20 @@ def calls_of(process: ProcessOperators, number: int) -> list[tuple[object, ...]]
     with process.step(number) as step:
         return [
             (
-                call.name, call.overload, call.phase, call.module, call.arguments, call.results,
-                *((t.shape, t.dtype, t.statistics and t.statistics.checksum) for t in (*call.inputs, *call.outputs) if t),
+                call.name,
+                call.overload,
+                call.phase,
+                call.module,
+                call.arguments,
+                call.results,
+                *(
+                    (t.shape, t.dtype, t.statistics and t.statistics.checksum)
+                    for t in (*call.inputs, *call.outputs)
+                    if t
+                ),
             )
             for call in step.calls()
-        ]  # fmt: skip
+        ]
 
 
 @pytest.mark.recorded
@@ -150,14 +159,7 @@ def test_python_notes_what_the_library_notes(tmp_path: Path) -> None:
     for recorder in ("hook", "mode"):
         run(
             torchport(
-                "run",
-                "--record",
-                tmp_path / recorder,
-                "--on",
-                "cpu",
-                "--level",
-                "tensor",
-                tmp_path / "train.py",
+                "run", "--record", tmp_path / recorder, "--on", "cpu", "--level", "tensor", tmp_path / "train.py"
             ),
             TORCHPORT_RECORDER=recorder,
         )
@@ -167,15 +169,7 @@ def test_python_notes_what_the_library_notes(tmp_path: Path) -> None:
 
     def essential(process: ProcessOperators) -> list[tuple[object, ...]]:
         plain = [call for call in calls_of(process, 1) if call[2] != "optimizer"]
-        wanted = (
-            "addmm",
-            "gelu",
-            "gelu_backward",
-            "_log_softmax",
-            "nll_loss_forward",
-            "mm",
-            "nll_loss_backward",
-        )
+        wanted = ("addmm", "gelu", "gelu_backward", "_log_softmax", "nll_loss_forward", "mm", "nll_loss_backward")
         return [(*call[:4], *call[6:]) for call in plain if str(call[0]).removeprefix("aten::") in wanted]
 
     assert len(essential(hook)) >= 9
@@ -237,8 +231,11 @@ def test_a_device_without_a_pass_is_measured_by_reductions(tmp_path: Path) -> No
     assert len(both) > 30
     for exact, reduced in both:
         assert (reduced.minimum, reduced.maximum, reduced.zeros, reduced.nans) == (
-            numpy.float32(exact.minimum), numpy.float32(exact.maximum), exact.zeros, exact.nans,
-        )  # fmt: skip
+            numpy.float32(exact.minimum),
+            numpy.float32(exact.maximum),
+            exact.zeros,
+            exact.nans,
+        )
         assert abs(reduced.l2 - exact.l2) <= 1e-5 * max(1, exact.l2)
         assert reduced.checksum == 0
 
@@ -345,9 +342,7 @@ def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "ranks.py").write_text(RANKS_NPU)
     launches = {}
     for level in ("none", "statistics", "tensor"):
-        asked = torchport(
-            "run", "--record", tmp_path / level, "--level", level, "--on", "npu", "--nproc", "2"
-        )
+        asked = torchport("run", "--record", tmp_path / level, "--level", level, "--on", "npu", "--nproc", "2")
         run([*asked, tmp_path / "ranks.py"], OUT=str(tmp_path / f"{level}-"))
         processes = [one for one in Recording.from_directory(tmp_path / level).processes if one.of_kind("step")]
         counted = {one.rank: [event["launches"] for event in one.of_kind("step")] for one in processes}
@@ -357,9 +352,7 @@ def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
     assert list(launches["none"]) == [0, 1]
     assert all(len(counts) == 11 and min(counts) > 20 for counts in launches["none"].values())
     assert launches["statistics"] == launches["tensor"] == launches["none"]
-    assert (tmp_path / "none-0").read_bytes() != (tmp_path / "none-1").read_bytes(), (
-        "their losses are their own"
-    )
+    assert (tmp_path / "none-0").read_bytes() != (tmp_path / "none-1").read_bytes(), "their losses are their own"
     for process in Operators.read(tmp_path / "tensor").processes:
         assert process.steps == list(range(12))
         names = [call[0] for call in calls_of(process, 5)]

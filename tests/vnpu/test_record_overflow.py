@@ -35,9 +35,13 @@ def test_the_steps_before_an_overflow_are_kept_on_either_chip(tmp_path, chip, fl
     (tmp_path / "train.py").write_text(TRAIN)
     words = ["run", "--record", "rec", "--on", "npu", "--keep-last", "2", "train.py"]
     ended = subprocess.run(
-        [sys.executable, "-m", "torchport", *words], cwd=tmp_path, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", "torchport", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "VNPU_SOC": chip},
-    )  # fmt: skip
+    )
     assert ended.returncode == 0, ended.stderr
     recorded = Recording.from_directory(tmp_path / "rec")
     assert recorded.steps == 6

@@ -151,11 +151,7 @@ def test_other_instructions_give_the_same(instructions: str) -> None:
     )
     ended = subprocess.run(
         [sys.executable, "-c", code, os.path.dirname(__file__)],
-        env={
-            **os.environ,
-            "TORCHPORT_RECORD_INSTRUCTIONS": instructions,
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        },
+        env={**os.environ, "TORCHPORT_RECORD_INSTRUCTIONS": instructions, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         capture_output=True,
         text=True,
         check=False,

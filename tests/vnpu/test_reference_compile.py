@@ -68,9 +68,11 @@ def test_both_sides_of_a_compiled_script(tmp_path: Path) -> None:
     assert port.returncode == 0, port.stderr
     assert "aot_eager" in port.stdout
     ours, theirs = (json.loads(one.stdout[one.stdout.index("{") :]) for one in (original, port))
-    assert ours["names"] == theirs["names"] == [
-        f"_orig_mod.{layer}.{name}" for layer in (0, 2, 3) for name in ("weight", "bias")
-    ]  # fmt: skip
+    assert (
+        ours["names"]
+        == theirs["names"]
+        == [f"_orig_mod.{layer}.{name}" for layer in (0, 2, 3) for name in ("weight", "bias")]
+    )
     assert ours["losses"] == pytest.approx(theirs["losses"], rel=1e-2)
     assert ours["twice"] == pytest.approx(theirs["twice"], rel=1e-5)
     assert ours["losses"][-1] < ours["losses"][0]

@@ -107,7 +107,9 @@ def test_there_are_as_many_devices_as_processes(processes: int) -> None:
     code = "import torch; print({'devices': torch.accelerator.device_count()})"
     local = {"LOCAL_WORLD_SIZE": str(processes)}
     theirs = execute("-c", code, environment={**port_side.make_port_environment(os.environ, processes), **local})
-    pretend = "import torch\nfrom torchport.record import reference\npatches = reference.apply_reference_patches(torch)\n"
+    pretend = (
+        "import torch\nfrom torchport.record import reference\npatches = reference.apply_reference_patches(torch)\n"
+    )
     ours = execute("-c", pretend + code, environment={**reference.make_reference_environment(os.environ), **local})
     assert ours.stdout.strip() == f"{{'devices': {processes}}}", ours.stderr
     assert theirs.stdout.strip().endswith(ours.stdout.strip()), theirs.stderr

@@ -96,9 +96,7 @@ def test_overflows_are_skipped_alike(original: dict[str, Any], port: dict[str, A
 def test_without_mixed_precision_they_differ(port: dict[str, Any]) -> None:
     plain = on_the_cpu(", mixed_precision=False")
     different = {
-        name
-        for name, dtype in plain["operators"]["float16"].items()
-        if dtype != port["operators"]["float16"][name]
+        name for name, dtype in plain["operators"]["float16"].items() if dtype != port["operators"]["float16"][name]
     }
     assert len(different) > 30
     scales = [[row[2] for row in one["training"]["float16 that overflows"]] for one in (plain, port)]

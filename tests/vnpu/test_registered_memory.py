@@ -100,9 +100,7 @@ def test_what_is_not_registered(pages: Pages) -> None:
     assert "start of a page" in refused("aclrtHostRegisterV2", pages.address + 8, PAGE, MAPPED)
     assert "reserved" in refused("aclrtHostRegisterV2", pages.address, PAGE, 0x8, by=UNSUPPORTED)
     nowhere = ctypes.c_void_p()
-    assert "reserved" in refused(
-        "aclrtHostRegister", pages.address, PAGE, 4, ctypes.byref(nowhere), by=UNSUPPORTED
-    )
+    assert "reserved" in refused("aclrtHostRegister", pages.address, PAGE, 4, ctypes.byref(nowhere), by=UNSUPPORTED)
     assert "reserved" in refused("aclrtHostGetDevicePointer", pages.address, ctypes.byref(nowhere), 1)
     behind = pages.address + pages.size
     assert code("aclrtHostGetDevicePointer", behind, ctypes.byref(nowhere), 0) == NOT_REGISTERED
@@ -206,7 +204,5 @@ def test_tensors_in_swapped_memory() -> None:
 def test_pinned_tensors_are_registered_where_that_is_asked_for() -> None:
     script = "import torch, torch_npu; t = torch.ones(2, 3).pin_memory(); print(t.is_pinned(), t.npu().sum().item())"
     environment = {**os.environ, "PYTORCH_NPU_ALLOC_CONF": "pinned_mem_register:True"}
-    run = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout) == (0, "True 6.0\n"), run.stderr

@@ -29,10 +29,18 @@ def native(rows):
 
 
 OPERATORS = {
-    "npu_fusion_attention": 14, "npu_fusion_attention_grad": 14, "npu_fusion_attention_v2": 5,
-    "npu_fusion_attention_grad_v2": 5, "_lstm_npu": 2, "_lstm_npu_backward": 2, "npu_lstm": 5, "npu_lstm_backward": 5,
-    "_gru_npu": 3, "_gru_npu_backward": 3, "npu_binary_cross_entropy_with_logits_backward": 3,
-}  # fmt: skip
+    "npu_fusion_attention": 14,
+    "npu_fusion_attention_grad": 14,
+    "npu_fusion_attention_v2": 5,
+    "npu_fusion_attention_grad_v2": 5,
+    "_lstm_npu": 2,
+    "_lstm_npu_backward": 2,
+    "npu_lstm": 5,
+    "npu_lstm_backward": 5,
+    "_gru_npu": 3,
+    "_gru_npu_backward": 3,
+    "npu_binary_cross_entropy_with_logits_backward": 3,
+}
 
 
 def test_what_an_npu_alone_has_is_judged_and_right(recordings):
@@ -67,9 +75,7 @@ def test_what_another_device_has_dropped_is_not_judged():
     kept = torch.from_numpy(philox.draw_keep_mask(72, keep, seed, 5))
     given = npu_fusion_attention(torch, *plain, *[0] * 3, *[None] * 3, 0, True, False, "", None, kept)[0]
     for made, offset, judged in ((given, 5, True), (given * 1.01, 5, True), (given, 6, False)):
-        found = npu_fusion_attention(
-            torch, *plain, made=[made, None, None], results=[0, 0, 0, 0, seed, offset, 72]
-        )
+        found = npu_fusion_attention(torch, *plain, made=[made, None, None], results=[0, 0, 0, 0, seed, offset, 72])
         assert (found[0] is not None) == judged
         assert found[1] is not None, "the softmax does not hang on it"
         if judged:

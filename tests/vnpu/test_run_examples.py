@@ -50,17 +50,7 @@ def test_imagenet_trains_resumes_and_evaluates(tmp_path: Path) -> None:
 
 
 def test_imagenet_with_a_process_per_device(tmp_path: Path) -> None:
-    words = [
-        "--epochs",
-        "1",
-        "--limit",
-        "64",
-        "--multiprocessing-distributed",
-        "--world-size",
-        "1",
-        "--rank",
-        "0",
-    ]
+    words = ["--epochs", "1", "--limit", "64", "--multiprocessing-distributed", "--world-size", "1", "--rank", "0"]
     text = run("imagenet/main.py", *words, folder=tmp_path, options=("-q", "--device-list", "0,1"))
     assert text.count(" * Acc@1") == 2
     assert len({line for line in text.splitlines() if line.startswith(" * Acc@1")}) == 1

@@ -43,7 +43,7 @@ CASES = {
         "tests/vnpu/test_live_memory.py::test_freed_memory_is_named",
     ],
     "opapi_abi.py: a list of 2^64-1 integers": [
-        "tests/vnpu/ops/test_descriptors.py::test_a_list_of_impossible_length_is_refused",
+        "tests/vnpu/ops/test_descriptors.py::test_a_list_of_impossible_length_is_refused"
     ],
     "rel.py: memory that runs out": [
         "tests/vnpu/test_torch_runtime.py::test_out_of_memory_is_torch_s_exception_and_leaves_the_process_usable",
@@ -54,11 +54,9 @@ CASES = {
         "tests/vnpu/test_torch_runtime.py::test_a_forked_child_reads_what_to_do",
     ],
     "rel.py: a descriptor that could not be made": [
-        "tests/vnpu/ops/test_descriptors.py::test_the_first_phase_says_why",
+        "tests/vnpu/ops/test_descriptors.py::test_the_first_phase_says_why"
     ],
-    "rel.py: ten thousand steps, hundreds of streams and events": [
-        "tests/vnpu/test_endurance.py::test_nothing_grows",
-    ],
+    "rel.py: ten thousand steps, hundreds of streams and events": ["tests/vnpu/test_endurance.py::test_nothing_grows"],
     "rel.py: threads, devices and workers": [
         "tests/vnpu/test_endurance.py::test_six_threads_on_two_devices_get_their_own_results",
         "tests/vnpu/test_endurance.py::test_a_copy_between_devices_is_ordered_by_streams",
@@ -72,13 +70,13 @@ CASES = {
         "tests/vnpu/distributed/test_strangers.py::test_of_a_crowd_only_some_are_kept",
     ],
     "stop.py: the end of a process whose device was stopped": [
-        "tests/vnpu/test_exits.py::test_a_process_that_has_trained_ends_cleanly",
+        "tests/vnpu/test_exits.py::test_a_process_that_has_trained_ends_cleanly"
     ],
     "stress.cpp: threads that call in while one destroys, resets or captures": [
-        "tests/vnpu/test_threads.py::test_threads",
+        "tests/vnpu/test_threads.py::test_threads"
     ],
     "tls.cpp, tls2.cpp: failing calls from static destructors": [
-        "tests/vnpu/test_last_calls.py::test_a_static_destructor_may_call_and_fail",
+        "tests/vnpu/test_last_calls.py::test_a_static_destructor_may_call_and_fail"
     ],
     "any call with any argument": ["tests/vnpu/test_random_calls.py::test_random_calls"],
 }

@@ -47,9 +47,7 @@ def stamp(message: bytes) -> int:
 
 def spans(folder: Path) -> dict[str, dict[str, Any]]:
     (profile,) = folder.glob("PROF_*")
-    done = subprocess.run(
-        [MSPROF, "--export=on", f"--output={profile}"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([MSPROF, "--export=on", f"--output={profile}"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     (path,) = profile.glob("mindstudio_profiler_output/msprof_*.json")
     return {event["name"]: event for event in json.loads(path.read_text()) if event["ph"] == "X"}

@@ -29,9 +29,7 @@ def _installed() -> Iterator[None]:
 Rule = Callable[[int, np.ndarray, np.ndarray, dict[str, Any]], np.ndarray]
 
 
-def adam(
-    decoupled: bool, lr: float = 0.1, decay: float = 0.02, eps: float = 1e-8, correct: bool = True
-) -> Rule:
+def adam(decoupled: bool, lr: float = 0.1, decay: float = 0.02, eps: float = 1e-8, correct: bool = True) -> Rule:
     def rule(step: int, p: np.ndarray, g: np.ndarray, state: dict[str, Any]) -> np.ndarray:
         g = g if decoupled else g + decay * p
         state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
@@ -96,11 +94,7 @@ OPTIMIZERS: list[tuple[str, dict[str, Any], Rule]] = [
     ("FusedAdam", {**DECAY, "bias_correction": False}, adam(True, correct=False)),
     ("FusedSGD", {**DECAY, "momentum": 0.9}, sgd()),
     ("FusedSGD", {**DECAY, "momentum": 0.9, "nesterov": True}, sgd(nesterov=True)),
-    (
-        "FusedSGD",
-        {**DECAY, "momentum": 0.9, "dampening": 0.3, "wd_after_momentum": True},
-        sgd(False, 0.3, True),
-    ),
+    ("FusedSGD", {**DECAY, "momentum": 0.9, "dampening": 0.3, "wd_after_momentum": True}, sgd(False, 0.3, True)),
     ("FusedAdagrad", DECAY, adagrad(False)),
     ("FusedAdagrad", {**DECAY, "adagrad_w_mode": True}, adagrad(True)),
     ("FusedLAMB", DECAY, lamb(True, 0.02, False, True)),
@@ -116,16 +110,12 @@ OPTIMIZERS: list[tuple[str, dict[str, Any], Rule]] = [
 def inputs() -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
     random = np.random.default_rng(5)
     shapes = [(3, 4), (5,), (2, 2, 2)]
-    return [random.normal(size=s) for s in shapes], [
-        [random.normal(size=s) for s in shapes] for _ in range(STEPS)
-    ]
+    return [random.normal(size=s) for s in shapes], [[random.normal(size=s) for s in shapes] for _ in range(STEPS)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(
-    ("name", "arguments", "rule"), OPTIMIZERS, ids=lambda v: v if isinstance(v, str) else None
-)
+@pytest.mark.parametrize(("name", "arguments", "rule"), OPTIMIZERS, ids=lambda v: v if isinstance(v, str) else None)
 def test_optimizer(name: str, arguments: dict[str, Any], rule: Rule, device: str, dtype: torch.dtype) -> None:
     from apex import optimizers
 
@@ -200,17 +190,12 @@ def test_fused_adam_under_amp_with_combined_gradients() -> None:
         optimizer = FusedAdam(model.parameters(), lr=0.01)
         amp.initialize(model, optimizer, opt_level="O2", combine_grad=combine, verbosity=0)
         for _ in range(3):
-            with amp.scale_loss(
-                model(torch.ones(2, 4, device="npu")).square().mean() * 0.01, optimizer
-            ) as loss:
+            with amp.scale_loss(model(torch.ones(2, 4, device="npu")).square().mean() * 0.01, optimizer) as loss:
                 loss.backward()
             optimizer.step()
             optimizer.zero_grad()
         assert amp._amp_state.loss_scalers[0].loss_scale() == 2.0**16
-        assert (amp._amp_state.opt_properties.master_weights, amp._amp_state.opt_properties.enabled) == (
-            True,
-            True,
-        )
+        assert (amp._amp_state.opt_properties.master_weights, amp._amp_state.opt_properties.enabled) == (True, True)
         assert all((b.state is not None) for b in optimizer._torchport_amp.buckets)
         return [parameter.detach().cpu() for parameter in amp.master_params(optimizer)]
 
@@ -240,9 +225,7 @@ def test_larc_scales_gradients() -> None:
 NORMS = ["FusedLayerNorm", "MixedFusedLayerNorm", "FusedRMSNorm", "MixedFusedRMSNorm"]
 
 
-def reference_norm(
-    name: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
-) -> torch.Tensor:
+def reference_norm(name: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float) -> torch.Tensor:
     centred = x - x.mean((-2, -1), keepdim=True) if "Layer" in name else x
     normal = centred / (centred.square().mean((-2, -1), keepdim=True) + eps).sqrt()
     return normal * weight + bias if "Layer" in name else normal * weight
@@ -330,9 +313,7 @@ def test_multi_tensor_functions(device: str) -> None:
     assert all(torch.allclose(a.cpu(), 1.5 * b) for a, b in zip(sums, x, strict=True))
     total, each = multi_tensor_applier(amp_C.multi_tensor_l2norm, flag, [there], True)
     want = [value.double().norm().item() for value in x]
-    assert total.item() == pytest.approx(math.hypot(*want), rel=1e-6) and each.tolist() == pytest.approx(
-        want, rel=1e-6
-    )
+    assert total.item() == pytest.approx(math.hypot(*want), rel=1e-6) and each.tolist() == pytest.approx(want, rel=1e-6)
     assert flag.item() == 0
     there[0][0, 0] = float("inf")
     multi_tensor_applier(amp_C.multi_tensor_scale, flag, [there, out], 0.5)

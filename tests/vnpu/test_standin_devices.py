@@ -64,9 +64,7 @@ def test_nvtx_marks_through_mstx(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             nvtx.mstx,
             name,
-            staticmethod(
-                lambda *args, _name=name, **kwargs: calls.append((_name, *args, *kwargs.values())) or 7
-            ),
+            staticmethod(lambda *args, _name=name, **kwargs: calls.append((_name, *args, *kwargs.values())) or 7),
         )
 
     @nvtx.annotate(color="red")

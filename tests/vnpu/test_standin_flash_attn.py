@@ -22,16 +22,12 @@ def _installed() -> Iterator[None]:
     standins.uninstall()
 
 
-def operands(
-    queries: int, keys: int, heads: int = 4, key_heads: int = 4, dtype: Any = HALF
-) -> list[torch.Tensor]:
+def operands(queries: int, keys: int, heads: int = 4, key_heads: int = 4, dtype: Any = HALF) -> list[torch.Tensor]:
     shapes = [(2, queries, heads, 16), (2, keys, key_heads, 16), (2, keys, key_heads, 16)]
     return [random(*shape, seed=i, dtype=dtype) for i, shape in enumerate(shapes)]
 
 
-def window(
-    queries: int, keys: int, causal: bool = False, sides: tuple[int, int] = (-1, -1)
-) -> Callable[..., bool]:
+def window(queries: int, keys: int, causal: bool = False, sides: tuple[int, int] = (-1, -1)) -> Callable[..., bool]:
     """flash_attn's rule, aligned to the lower right corner."""
 
     def sees(i: int, j: int) -> bool:
@@ -45,9 +41,10 @@ def window(
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 7), (7, 3)])
 @pytest.mark.parametrize(
-    "options", [{}, {"causal": True}, {"window_size": (2, 1)}, {"window_size": (2, -1)}, {"window_size": (1, 3), "causal": True}],
+    "options",
+    [{}, {"causal": True}, {"window_size": (2, 1)}, {"window_size": (2, -1)}, {"window_size": (1, 3), "causal": True}],
     ids=str,
-)  # fmt: skip
+)
 def test_masks(options: dict[str, Any], queries: int, keys: int, device: str) -> None:
     from flash_attn import flash_attn_func
 
@@ -134,14 +131,10 @@ def borders(lengths: list[int], device: str) -> torch.Tensor:
     return torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32, device=device)
 
 
-def exact_packed(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rule: Any, **options: Any
-) -> torch.Tensor:
+def exact_packed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rule: Any, **options: Any) -> torch.Tensor:
     bias = options.pop("bias", None)
     parts = []
-    for i, each in enumerate(
-        zip(q.split(QUERY_LENGTHS), k.split(KEY_LENGTHS), v.split(KEY_LENGTHS), strict=True)
-    ):
+    for i, each in enumerate(zip(q.split(QUERY_LENGTHS), k.split(KEY_LENGTHS), v.split(KEY_LENGTHS), strict=True)):
         sees = window(QUERY_LENGTHS[i], KEY_LENGTHS[i], *rule)
         own = None if bias is None else bias(i)
         parts.append(exact(*(tensor[None] for tensor in each), sees, bias=own, **options)[0])
@@ -166,11 +159,7 @@ def test_varlen(rule: Any, key_heads: int, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_varlen_alibi_and_packed_forms(device: str) -> None:
-    from flash_attn import (
-        flash_attn_varlen_func,
-        flash_attn_varlen_kvpacked_func,
-        flash_attn_varlen_qkvpacked_func,
-    )
+    from flash_attn import flash_attn_varlen_func, flash_attn_varlen_kvpacked_func, flash_attn_varlen_qkvpacked_func
 
     slopes = torch.tensor([0.5, 0.25, 0.1, 1.0])
     ends = borders(QUERY_LENGTHS, device), borders(KEY_LENGTHS, device)
@@ -210,9 +199,7 @@ def test_varlen_where_the_operator_has_a_plan(
 
     calls = []
     attention = torch_npu.npu_fusion_attention
-    monkeypatch.setattr(
-        torch_npu, "npu_fusion_attention", lambda *a, **k: calls.append(a) or attention(*a, **k)
-    )
+    monkeypatch.setattr(torch_npu, "npu_fusion_attention", lambda *a, **k: calls.append(a) or attention(*a, **k))
     query, key = torch.rand(sum(queries), 4, 8), torch.rand(sum(KEY_LENGTHS), 2, 8)
 
     def result(device: str) -> torch.Tensor:

@@ -22,9 +22,7 @@ def _installed() -> Iterator[None]:
 
 
 def operands(queries: int, keys: int, batch: int = 2) -> list[torch.Tensor]:
-    return [
-        random(batch, length, 4, 16, seed=i, dtype=HALF) for i, length in enumerate((queries, keys, keys))
-    ]
+    return [random(batch, length, 4, 16, seed=i, dtype=HALF) for i, length in enumerate((queries, keys, keys))]
 
 
 def masks(queries: int, keys: int) -> dict[str, tuple[Callable[[Any], Any], Callable[[int, int], bool]]]:
@@ -110,9 +108,7 @@ def test_packed_sequences(method: str, sees: Any, device: str) -> None:
 
     def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         parts = zip(q.split(LENGTHS, 1), k.split(KEY_LENGTHS, 1), v.split(KEY_LENGTHS, 1), strict=True)
-        return torch.cat(
-            [exact(a, b, c, lambda i, j: sees(i, j, b.shape[1] - a.shape[1])) for a, b, c in parts], 1
-        )
+        return torch.cat([exact(a, b, c, lambda i, j: sees(i, j, b.shape[1] - a.shape[1])) for a, b, c in parts], 1)
 
     given = operands(sum(LENGTHS), sum(KEY_LENGTHS), batch=1)
     check(lambda q, k, v: memory_efficient_attention(q, k, v, attn_bias=mask), reference, given, device)

@@ -101,9 +101,7 @@ def test_device_synchronise_covers_every_stream() -> None:
 def test_a_failure_shows_at_the_next_synchronisation_once_and_nowhere_else() -> None:
     with stream() as queue, stream() as other, device_memory(16) as address:
         fail(queue)
-        acl(
-            "aclrtMemsetAsync", address, 16, 1, 16, queue
-        )  # the call itself succeeds, and the task still runs
+        acl("aclrtMemsetAsync", address, 16, 1, 16, queue)  # the call itself succeeds, and the task still runs
         assert code("aclrtSynchronizeStream", queue) == ascendcl.RT_EVENT_TIMEOUT
         assert "EventWait: " in ascendcl.message()
         acl("aclrtSynchronizeStream", other)

@@ -32,9 +32,7 @@ except torch.OutOfMemoryError as error:
 print(torch.ones(3).npu().cpu().sum().item())
 """
     words, rest = output(program).splitlines()
-    assert words.startswith(
-        "NPU out of memory. Tried to allocate 100.00 GiB (NPU 0; 60.97 GiB total capacity; "
-    )
+    assert words.startswith("NPU out of memory. Tried to allocate 100.00 GiB (NPU 0; 60.97 GiB total capacity; ")
     assert rest == "3.0"
 
 
@@ -127,9 +125,7 @@ with torch.npu.stream(other):
     lines = trace.read_text()
     launch = r"call aclnnEmbedding\(weight=float32\[4, 2\], indices=int64\[1\], out=float32\[1, 2\], stream=0x\w+\) -> launch"
     assert re.search(launch, lines)
-    assert re.search(
-        r"run aclnnEmbedding stream=\d+ device=0 -> aclnnEmbedding failed on .*index out of range", lines
-    )
+    assert re.search(r"run aclnnEmbedding stream=\d+ device=0 -> aclnnEmbedding failed on .*index out of range", lines)
 
 
 def test_worker_threads_follow_set_num_threads() -> None:
@@ -206,11 +202,7 @@ print(os.read(read, 65536).decode())
 
 @pytest.mark.parametrize(
     "question",
-    [
-        "get_device_properties(0).total_memory > 2**34",
-        "mem_get_info()[1] > 2**34",
-        "get_device_name() == NAME",
-    ],
+    ["get_device_properties(0).total_memory > 2**34", "mem_get_info()[1] > 2**34", "get_device_name() == NAME"],
 )
 def test_a_fresh_process_may_ask_before_it_uses_the_device(question: str) -> None:
     """torch_npu tells aclInit a default device (acl_default.json), which the first call that needs one chooses."""

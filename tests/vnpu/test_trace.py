@@ -35,18 +35,21 @@ with ascendcl.device_memory(64) as address, stream() as queue:
     runs = [match for match in map(RUN.fullmatch, lines) if match]
     assert len(calls) + len(runs) == len(lines)
     assert [match[3] for match in calls] == [
-        "aclrtSetDevice", "aclrtMalloc", "aclrtCreateStream", "aclrtMemsetAsync", "aclrtMemsetAsync",
-        "aclrtDestroyStream", "aclrtFree",
-    ]  # fmt: skip
+        "aclrtSetDevice",
+        "aclrtMalloc",
+        "aclrtCreateStream",
+        "aclrtMemsetAsync",
+        "aclrtMemsetAsync",
+        "aclrtDestroyStream",
+        "aclrtFree",
+    ]
     assert re.fullmatch(r"\*0x[0-9a-f]+, 64, 0", calls[1][4])
     assert [match[5] for match in calls[3:5]] == ["ok", "error 107000"]
     assert [(match[3], match[5], match[6]) for match in runs] == [("MemsetAsync", "0", "ok")]
     assert runs[0][2] != calls[0][2]  # another thread
 
 
-@pytest.mark.parametrize(
-    "end", ["os.kill(os.getpid(), signal.SIGKILL)", "ctypes.string_at(0)", "os._exit(3)"]
-)
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "ctypes.string_at(0)", "os._exit(3)"])
 def test_nothing_is_lost_in_a_crash(tmp_path: Path, end: str) -> None:
     path = tmp_path / "trace"
     python(
@@ -127,7 +130,6 @@ def test_a_full_disk_does_not_disturb_the_program() -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("this machine has no /dev/full to stand for a full disk")
     result = python(
-        "import ascendcl; ascendcl.acl('aclrtSetDevice', 0); print(ascendcl.malloc(64) != 0)",
-        VNPU_TRACE="/dev/full",
+        "import ascendcl; ascendcl.acl('aclrtSetDevice', 0); print(ascendcl.malloc(64) != 0)", VNPU_TRACE="/dev/full"
     )
     assert (result.returncode, result.stdout) == (0, "True\n")

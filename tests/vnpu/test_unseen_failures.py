@@ -33,11 +33,7 @@ def run(tmp_path: Path, program: str, *command: str, **variables: str) -> subpro
     script.write_text(program)
     environment = {**os.environ, **vnpu.environment(), **QUIET, **variables}
     return subprocess.run(
-        [sys.executable, *command, script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, *command, script], env=environment, capture_output=True, text=True, check=False
     )
 
 
@@ -60,8 +56,7 @@ def test_a_redirected_script_does_as_well(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "status"),
-    [("", 0), (FAILS + WAITS, 0), (FAILS + "sys.exit(3)", 3), (FAILS + "raise ValueError", 1)],
+    ("end", "status"), [("", 0), (FAILS + WAITS, 0), (FAILS + "sys.exit(3)", 3), (FAILS + "raise ValueError", 1)]
 )
 def test_run_leaves_every_other_status(tmp_path: Path, end: str, status: int) -> None:
     program = "import torch, torch_npu\nprint(torch.ones(2, device='npu').sum().item())\n" + end
@@ -110,5 +105,9 @@ def test_who_gets_the_error_himself_may_go_on() -> None:
     result = python(START + REFUSED, TASK_QUEUE_ENABLE="0", **QUIET)
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines() == [
-        "first True", "value [2.0, 2.0, 2.0]", "copy [0.0, 1.0, 2.0, 3.0]", "device None", "stream None",
-    ]  # fmt: skip
+        "first True",
+        "value [2.0, 2.0, 2.0]",
+        "copy [0.0, 1.0, 2.0, 3.0]",
+        "device None",
+        "stream None",
+    ]

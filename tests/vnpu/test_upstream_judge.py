@@ -154,9 +154,7 @@ def test_each_end_has_its_verdict(worker: Worker) -> None:
     worker.limits = Limits(seconds=10, memory=8)
     found |= {test: verdict for test, (verdict, _) in worker.judge("test_own.py", [hangs, next_one]).items()}
     worker.limits = Limits(seconds=LONG, memory=8)
-    one = {
-        test: verdict for test, (verdict, _) in worker.judge("test_own.py", ["TestOwn.test_a_passes"]).items()
-    }
+    one = {test: verdict for test, (verdict, _) in worker.judge("test_own.py", ["TestOwn.test_a_passes"]).items()}
     assert one == {"TestOwn.test_a_passes": "PASS"}
     refused = found.pop("TestOwn.test_d_is_refused")
     assert refused.partition(":")[0] in ("NOT_OFFERED", "FAIL"), refused
@@ -202,8 +200,6 @@ def test_operators_that_do_nothing_leave_their_results_alone(tmp_path: Path) -> 
     libraries = {"VNPU_LIBRARIES": str(idle.build())}
     worker = Worker(tmp_path, {}, libraries, Limits(seconds=LONG, memory=8), idle=True)
     asked = ["TestOwn.test_a_passes", "TestOwn.test_g_follows_them"]
-    found = {
-        test: verdict.partition(":")[0] for test, (verdict, _) in worker.judge("test_own.py", asked).items()
-    }
+    found = {test: verdict.partition(":")[0] for test, (verdict, _) in worker.judge("test_own.py", asked).items()}
     worker.close()
     assert found == {"TestOwn.test_a_passes": "FAIL", "TestOwn.test_g_follows_them": "PASS"}

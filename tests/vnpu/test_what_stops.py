@@ -21,8 +21,6 @@ def test_stops_and_works(case: dict[str, str]) -> None:
     works = forked.python(HEAD + case["works"] + END)
     assert works.returncode == 0, works.stderr
     if case.get("cpu", True):  # so that it is the NPU that stops it
-        on_cpu = HEAD.replace("torch_npu, ", "").replace("npu", "cpu") + case["stops"].replace(
-            "'npu'", "'cpu'"
-        )
+        on_cpu = HEAD.replace("torch_npu, ", "").replace("npu", "cpu") + case["stops"].replace("'npu'", "'cpu'")
         assert (ended := forked.python(on_cpu)).returncode == 0, ended.stderr
     assert forked.python(HEAD + case["stops"] + END).returncode != 0

@@ -33,9 +33,7 @@ PROJECTS: dict[str, dict[str, str]] = {
         "model.py": NET,
         "main.py": "from model import Net\nnet = Net().cuda()\nprint(net.weight.device)\n",
     },
-    "is_cuda alone": {
-        "main.py": "import torch\nx = torch.ones(2)\nassert not x.is_cuda\nprint('npu:0')\n",
-    },
+    "is_cuda alone": {"main.py": "import torch\nx = torch.ones(2)\nassert not x.is_cuda\nprint('npu:0')\n"},
     "function with a default": {
         "tools.py": "import torch\ndef place(x, where='cuda'):\n    return x.to(where)\n",
         "main.py": "import torch\nimport tools\nx = tools.place(torch.ones(2))\nprint(x.device)\n",
@@ -49,8 +47,8 @@ IN_MAKE_TEST = ("library alone names CUDA", "is_cuda alone")
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | vnpu.environment() | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     return subprocess.run(
-        [sys.executable, "main.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "main.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize(

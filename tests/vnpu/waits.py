@@ -15,7 +15,9 @@ from waiting import until
 FUTEX = {"x86_64": 202, "aarch64": 98}[platform.machine()]  # the system call's number
 WAIT, WAIT_BITSET = 0, 9
 PRIVATE = 0x80
-LONG = 10  # seconds to its deadline: a wait looks again after 0.1 s until it counts as long, see csrc/device/doorbell.cpp
+LONG = (
+    10  # seconds to its deadline: a wait looks again after 0.1 s until it counts as long, see csrc/device/doorbell.cpp
+)
 
 
 def _libc(process: int | str) -> int:

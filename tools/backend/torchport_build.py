@@ -97,9 +97,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: S
     return scikit.prepare_metadata_for_build_wheel(metadata_directory, _wheel(config_settings))
 
 
-def prepare_metadata_for_build_editable(
-    metadata_directory: str, config_settings: Settings | None = None
-) -> str:
+def prepare_metadata_for_build_editable(metadata_directory: str, config_settings: Settings | None = None) -> str:
     """Write the dist-info directory; return its name."""
     return scikit.prepare_metadata_for_build_editable(metadata_directory, _editable(config_settings))
 
@@ -121,9 +119,7 @@ def build_editable(
     """
     target = Path(wheel_directory)
     metadata = target / prepare_metadata_for_build_editable(wheel_directory, config_settings)
-    files = {
-        f"{metadata.name}/{name}": (metadata / name).read_bytes() for name in ("METADATA", "entry_points.txt")
-    }
+    files = {f"{metadata.name}/{name}": (metadata / name).read_bytes() for name in ("METADATA", "entry_points.txt")}
     files["__editable__.torchport.pth"] = f"{Path('src').resolve()}\n".encode()
     files[f"{metadata.name}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: torchport_build\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

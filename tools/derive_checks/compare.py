@@ -45,8 +45,6 @@ def confirmed(rows: dict[str, Row], corrections: Path) -> Iterator[str]:
         now = accepted(rows[name], parameter) if name in rows else None
         said = None if now is None else "accept" if word in now else "refuse"
         if said != correction["should_be"]:
-            others.append(
-                f"  {name} {parameter} {word}: {correction['should_be']}, the table: {said or 'no list'}"
-            )
+            others.append(f"  {name} {parameter} {word}: {correction['should_be']}, the table: {said or 'no list'}")
     yield f"{len(single) - len(others)} of {len(single)} corrections confirmed; not:"
     yield from others

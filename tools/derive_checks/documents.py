@@ -12,9 +12,7 @@ from html.parser import HTMLParser
 
 from words import PAGE_NAMES, in_order
 
-WORD = re.compile(
-    r"(?<![A-Za-z0-9_])(" + "|".join(sorted(PAGE_NAMES, key=len, reverse=True)) + r")(?![A-Za-z0-9_])"
-)
+WORD = re.compile(r"(?<![A-Za-z0-9_])(" + "|".join(sorted(PAGE_NAMES, key=len, reverse=True)) + r")(?![A-Za-z0-9_])")
 SECTION = re.compile(r"(?m)^##\s+(acl\w+?)GetWorkspaceSize\s*$")
 MARKED = re.compile(r'<!--\s*npu="([^"]*)"[^>]*-->(.*?)<!--\s*end[^>]*-->', re.DOTALL)
 PRODUCT, PRODUCT_NAME = "910b", "Atlas A2"
@@ -125,9 +123,7 @@ def read_table(table: list[list[str]], page: Page) -> None:
     if not columns or "参数" not in table[0][0]:
         return
     for row in table[1:]:
-        names = (
-            re.findall(r"[A-Za-z_]\w*", re.sub(r"[（(].*?[)）]", "", row[0])) if len(row) > columns[0] else []
-        )
+        names = re.findall(r"[A-Za-z_]\w*", re.sub(r"[（(].*?[)）]", "", row[0])) if len(row) > columns[0] else []
         dtypes = listed(row[columns[0]]) if names else []
         if dtypes:
             page.dtypes[names[0]] = dtypes
@@ -176,9 +172,7 @@ def for_parameters(page: Page, parameters: list[str]) -> dict[str, str]:
     simple = {name.lower().replace("optional", ""): name for name in page.dtypes}
     found = {}
     for parameter in parameters:
-        name = (
-            parameter if parameter in page.dtypes else simple.get(parameter.lower().replace("optional", ""))
-        )
+        name = parameter if parameter in page.dtypes else simple.get(parameter.lower().replace("optional", ""))
         if name is None and f"{parameter.removesuffix('Out')}" in page.dtypes:
             name = parameter.removesuffix("Out")
         if name is not None:

@@ -32,9 +32,22 @@ TORCH = sum(BIT[f"DT_{name}"] for name in ("BOOL", "FLOAT", "FLOAT16", "BF16", "
     BIT[name] for name in BIT if re.fullmatch(r"DT_U?INT(8|16|32|64)|DT_COMPLEX(32|64|128)", name)
 )
 PREPARE = {
-    "Contiguous", "Cast", "CastOnlyForConvBackward", "ViewCopy", "Reshape", "Transpose", "ReFormat", "BroadcastTo",
-    "UnsqueezeNd", "SqueezeNd", "TransData", "TransDataSpecial", "PickViewAsContiguous", "ReinterpretCast", "Copy",
-}  # fmt: skip
+    "Contiguous",
+    "Cast",
+    "CastOnlyForConvBackward",
+    "ViewCopy",
+    "Reshape",
+    "Transpose",
+    "ReFormat",
+    "BroadcastTo",
+    "UnsqueezeNd",
+    "SqueezeNd",
+    "TransData",
+    "TransDataSpecial",
+    "PickViewAsContiguous",
+    "ReinterpretCast",
+    "Copy",
+}
 CUBE_FOLDERS = re.compile(
     r"ops-nn/(matmul|conv)/|ops-transformer/(attention/(?!\w*(rope|scatter|cache|update|rotary|masked_softmax))"
     r"|gmm/|ffn/|mc2/)"
@@ -154,9 +167,7 @@ class Layer:
         )
 
 
-def engines(
-    sources: Sources, signatures: dict[str, Any], only: Iterable[str] = ()
-) -> dict[str, dict[str, Any]]:
+def engines(sources: Sources, signatures: dict[str, Any], only: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """A row per operator: engine, the first tensor's dtypes that go to the device's CPU, kernels and source."""
     layer = Layer(sources)
     phases = {name: path for path, names in sources.first_phases() for name in names}

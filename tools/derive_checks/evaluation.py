@@ -6,18 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from conditions import (
-    COMPARE,
-    FALSE,
-    NOTHING,
-    TRUE,
-    Tested,
-    among,
-    both,
-    compared,
-    null_or_not,
-    truth,
-)
+from conditions import COMPARE, FALSE, NOTHING, TRUE, Tested, among, both, compared, null_or_not, truth
 from expressions import Parser, Tree
 from sources import Unit
 from states import State, Value, meeting
@@ -130,11 +119,7 @@ class Evaluation(ABC):
         """Several expressions, one after the other."""
         found: list[tuple[tuple[Value, ...], State]] = [((), state)]
         for tree in trees:
-            found = [
-                ((*values, value), after)
-                for values, one in found
-                for value, after in self.evaluate(tree, one)
-            ]
+            found = [((*values, value), after) for values, one in found for value, after in self.evaluate(tree, one)]
             if len(found) > 32:
                 found = [((*found[0][0],), one) for one in meeting([one for _, one in found])]
         return found
@@ -252,11 +237,7 @@ class Evaluation(ABC):
         values, after = self.each(parser.arguments(), state)[0]
         this = after.locals.get("this", obj("", {}))
         value = values[0] if values else NOTHING
-        return (
-            after.having("this", obj(this[1], {**dict(this[2]), name: value}))
-            if this[0] == "object"
-            else after
-        )
+        return after.having("this", obj(this[1], {**dict(this[2]), name: value})) if this[0] == "object" else after
 
 
 def paired(value: Value) -> dict[Value, Value]:

@@ -12,32 +12,10 @@ from typing import Any
 from tokens import closing, separated
 
 Tree = tuple[Any, ...]
-BINARY = [
-    {"||"},
-    {"&&"},
-    {"|"},
-    {"^"},
-    {"&"},
-    {"==", "!="},
-    {"<", ">", "<=", ">="},
-    {"+", "-"},
-    {"*", "/", "%"},
-]
+BINARY = [{"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", ">", "<=", ">="}, {"+", "-"}, {"*", "/", "%"}]
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "|=", "&=", "%=", "^="}
 UNARY = {"!", "-", "+", "*", "&", "~", "++", "--"}
-PRIMITIVE = {
-    "int",
-    "bool",
-    "float",
-    "double",
-    "size_t",
-    "char",
-    "unsigned",
-    "long",
-    "short",
-    "DataType",
-    "aclDataType",
-}
+PRIMITIVE = {"int", "bool", "float", "double", "size_t", "char", "unsigned", "long", "short", "DataType", "aclDataType"}
 PRIMITIVE |= {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 CASTS = {"static_cast", "const_cast", "reinterpret_cast", "dynamic_cast"}
 NAME_START = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
@@ -98,11 +76,7 @@ class Parser:
             inside = self.tokens[self.place + 1 : end]
             kind = [word for word in inside if word not in ("const", "*", "&", "::")]
             after = self.tokens[end + 1] if end + 1 < len(self.tokens) else ""
-            if (
-                kind
-                and kind[-1] in PRIMITIVE
-                and (after == "(" or after[:1] in NAME_START or after[:1].isdigit())
-            ):
+            if kind and kind[-1] in PRIMITIVE and (after == "(" or after[:1] in NAME_START or after[:1].isdigit()):
                 self.place = end + 1
                 return self.unary()
         if token == "new":

@@ -19,17 +19,7 @@ KINDS_OF_DTYPES = {
     "IsBasicType": COMPLEX | FLOATING | INTEGRAL | BIT["DT_BOOL"],
 }
 # What gives its first argument back, for what matters here.
-TRANSPARENT = {
-    "likely",
-    "unlikely",
-    "move",
-    "forward",
-    "ToOpDataType",
-    "ToAclDataType",
-    "ref",
-    "cref",
-    "as_const",
-}
+TRANSPARENT = {"likely", "unlikely", "move", "forward", "ToOpDataType", "ToAclDataType", "ref", "cref", "as_const"}
 TRANSPARENT |= {"__builtin_expect", "ToDataType", "ToFVector", "ToShapeVector"}
 LISTS = {
     "initializer_list",
@@ -138,9 +128,7 @@ class Calls(Evaluation):
             found.append((value, after))
         return found
 
-    def called(
-        self, full: str, values: tuple[Value, ...], arguments: Sequence[Tree], state: State
-    ) -> Evaluated:
+    def called(self, full: str, values: tuple[Value, ...], arguments: Sequence[Tree], state: State) -> Evaluated:
         """A call with its arguments evaluated."""
         name = full.rsplit("::", 1)[-1]
         held = state.locals.get(full)
@@ -234,8 +222,7 @@ class Calls(Evaluation):
         if name == "CreateView" and arguments:
             # Another view of a tensor has its dtype, and is refused in its stead.
             return [
-                (seen if seen[0] == "tensor" else NOTHING, after)
-                for seen, after in self.evaluate(arguments[0], state)
+                (seen if seen[0] == "tensor" else NOTHING, after) for seen, after in self.evaluate(arguments[0], state)
             ]
         if owner[0] == "tensor" and name == "SetDataType" and arguments:
             dtype = self.evaluate(arguments[0], state)[0][0]
@@ -260,9 +247,7 @@ class Calls(Evaluation):
                     return found
         return [(NOTHING, state)]
 
-    def of_list(
-        self, owner: Value, name: str, function: Tree, arguments: Sequence[Tree], state: State
-    ) -> Evaluated:
+    def of_list(self, owner: Value, name: str, function: Tree, arguments: Sequence[Tree], state: State) -> Evaluated:
         """A call of a method of a list, a set or a map."""
         if name in ("begin", "cbegin"):
             return [(("begin", owner), state)]
@@ -279,10 +264,7 @@ class Calls(Evaluation):
             if name in ("find", "count", "contains") and values:
                 found.append((("found", values[0], owner), after))
             elif name in ("push_back", "emplace_back", "insert", "emplace") and len(values) == 1:
-                found += [
-                    (NOTHING, one)
-                    for one in self.assign(function[1], ("list", (*owner[1], values[0])), after)
-                ]
+                found += [(NOTHING, one) for one in self.assign(function[1], ("list", (*owner[1], values[0])), after)]
             elif name == "at" and len(values) == 1:
                 found.append((paired(owner).get(values[0], NOTHING), after))
             else:

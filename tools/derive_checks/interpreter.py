@@ -151,9 +151,7 @@ class Walk(Calls):
         self, function: Function, values: list[Value], this: Value | None, state: State
     ) -> list[tuple[Value, State, dict[str, Value]]]:
         """What a function can return, with the state of its caller after it, and what it leaves in its parameters."""
-        given: dict[str, Value] = {
-            p.name: v for p, v in zip(function.parameters, values, strict=False) if p.name
-        }
+        given: dict[str, Value] = {p.name: v for p, v in zip(function.parameters, values, strict=False) if p.name}
         if this is not None:
             given["this"] = this
         states = [state.within(given)]

@@ -15,18 +15,7 @@ from tokens import Macro, Text, expand, read
 
 REPOSITORIES = ("ops-math", "ops-nn", "ops-cv", "ops-transformer", "opbase")
 # Copies of other repositories, what is not offered yet, and what no call of a user executes.
-LEFT_OUT = {
-    "experimental",
-    "3rd",
-    "third_party",
-    "tests",
-    "test",
-    "examples",
-    "op_kernel",
-    "stub_kernel",
-    "ut",
-    "st",
-}
+LEFT_OUT = {"experimental", "3rd", "third_party", "tests", "test", "examples", "op_kernel", "stub_kernel", "ut", "st"}
 # Headers whose macros every check uses, from wherever a file includes them.
 MACROS = ("opdev/op_log.h", "aclnn_kernels/common/op_error_check.h")
 FIRST_PHASE = re.compile(r"\b(acl\w+?)GetWorkspaceSize\s*\(")
@@ -57,9 +46,7 @@ class Unit:
 
 def shared(one: str, other: str) -> int:
     """How many folders two paths begin with together."""
-    return len(
-        list(takewhile(lambda pair: pair[0] == pair[1], zip(one.split("/"), other.split("/"), strict=False)))
-    )
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one.split("/"), other.split("/"), strict=False))))
 
 
 class Sources:
@@ -78,14 +65,10 @@ class Sources:
         found = []
         for repository in REPOSITORIES:
             for place, folders, files in os.walk(self.folder / repository):
-                folders[:] = sorted(
-                    name for name in folders if name not in LEFT_OUT and not name.startswith(".")
-                )
+                folders[:] = sorted(name for name in folders if name not in LEFT_OUT and not name.startswith("."))
                 relative = os.path.relpath(place, self.folder)
                 found += [
-                    f"{relative}/{name}"
-                    for name in sorted(files)
-                    if name.endswith((".h", ".cpp", ".md", ".txt"))
+                    f"{relative}/{name}" for name in sorted(files) if name.endswith((".h", ".cpp", ".md", ".txt"))
                 ]
         return found
 
@@ -127,9 +110,7 @@ class Sources:
         """What a file includes of the repositories; the interface below it (opdev) has meanings of its own here."""
         found = []
         for named in self.tokens(path).includes:
-            if not named.startswith(
-                ("opdev/", "acl/", "aclnn/", "graph/", "exe_graph/", "register/", "external/")
-            ):
+            if not named.startswith(("opdev/", "acl/", "aclnn/", "graph/", "exe_graph/", "register/", "external/")):
                 header = self.header(named, path)
                 if header and "namespace l0op" not in self.text(header):
                     found.append(header)

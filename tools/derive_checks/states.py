@@ -174,11 +174,7 @@ def joined(states: list[State]) -> State:
     values = first.locals
     for state in states[1:]:
         if state.locals is not values:
-            values = {
-                name: either(state.locals[name], value)
-                for name, value in values.items()
-                if name in state.locals
-            }
+            values = {name: either(state.locals[name], value) for name, value in values.items() if name in state.locals}
     blames = {state.blame for state in states}
     return State(values, facts, same, blames.pop() if len(blames) == 1 else None)
 
@@ -206,10 +202,7 @@ def meeting(states: list[State], most: int = 24) -> list[State]:
     found = [joined(group) for group in groups.values()]
     if len(found) > most:
         # First those with the same tensors, as what is known of an object depends on them, then all that go on.
-        found = [
-            joined(group)
-            for group in grouped(found, lambda s: (refusing(s) and s.blame, refusing(s), absent(s)))
-        ]
+        found = [joined(group) for group in grouped(found, lambda s: (refusing(s) and s.blame, refusing(s), absent(s)))]
     if len(found) > most:
         found = [joined(group) for group in grouped(found, lambda s: (refusing(s), refusing(s) and s.blame))]
     return found

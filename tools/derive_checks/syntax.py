@@ -20,19 +20,7 @@ QUALIFIERS = {
     "mutable",
 }
 QUALIFIERS |= {"explicit", "virtual", "friend", "extern", "typename", "register", "auto"}
-NOT_TYPES = {
-    "return",
-    "else",
-    "delete",
-    "new",
-    "throw",
-    "goto",
-    "using",
-    "typedef",
-    "case",
-    "default",
-    "operator",
-}
+NOT_TYPES = {"return", "else", "delete", "new", "throw", "goto", "using", "typedef", "case", "default", "operator"}
 ACCESS = {"public", "private", "protected"}
 
 
@@ -202,10 +190,7 @@ def body_start(tokens: list[str], place: int) -> int:
                 if tokens[place : place + 1] != [","]:
                     break
             return place if tokens[place : place + 1] == ["{"] else 0
-        if (
-            token not in ("const", "override", "noexcept", "final", "->", "&", "*")
-            and token[0] not in NAME_START
-        ):
+        if token not in ("const", "override", "noexcept", "final", "->", "&", "*") and token[0] not in NAME_START:
             return 0
         place += 1
     return 0

@@ -54,9 +54,7 @@ def row_of(
     page: documents.Page | None,
 ) -> Row:
     """The row of one operator."""
-    checked = [
-        parameter for kind, parameter, _ in signature["params"] or () if any(word in kind for word in CHECKED)
-    ]
+    checked = [parameter for kind, parameter, _ in signature["params"] or () if any(word in kind for word in CHECKED)]
     row: Row = {"source": path, "evidence": None}
     parameters: dict[str, dict[str, Any]] = {parameter: {} for parameter in checked}
     definition = None if path else definition_of(name, defined)
@@ -80,9 +78,7 @@ def definition_of(name: str, defined: dict[str, definitions.Definition]) -> defi
     return earlier if earlier and earlier.versioned and name.endswith("V2") else None
 
 
-def from_code(
-    sources: Sources, name: str, path: str, parameters: dict[str, dict[str, Any]], order: list[str]
-) -> Row:
+def from_code(sources: Sources, name: str, path: str, parameters: dict[str, dict[str, Any]], order: list[str]) -> Row:
     """What the walks of a first phase say; the parameters get their limits."""
     unit = sources.unit(path)
     function = unit.functions(name + "GetWorkspaceSize")[0]
@@ -145,9 +141,7 @@ def compact(dtypes: dict[str, str | None]) -> dict[str, Any]:
     return {"dtypes": first, **others}
 
 
-def add_page(
-    row: Row, page: documents.Page, parameters: dict[str, dict[str, Any]], checked: list[str]
-) -> None:
+def add_page(row: Row, page: documents.Page, parameters: dict[str, dict[str, Any]], checked: list[str]) -> None:
     """What the page says, where that is something else, and that it confirms the rest."""
     listed = documents.for_parameters(page, checked)
     confirmed = False
@@ -167,9 +161,7 @@ def add_page(
 
 def written(rows: dict[str, Row]) -> str:
     """The table as text, an operator per line."""
-    lines = [
-        f"{json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in sorted(rows.items())
-    ]
+    lines = [f"{json.dumps(name)}: {json.dumps(row, ensure_ascii=False)}" for name, row in sorted(rows.items())]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

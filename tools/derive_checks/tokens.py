@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-TOKEN = re.compile(
-    r"[A-Za-z_]\w*|\d[\w.']*|\"\"|''|::|->|\+\+|--|<=|>=|==|!=|&&|\|\||[-+*/%|&^]=|##|\.\.\.|\S"
-)
+TOKEN = re.compile(r"[A-Za-z_]\w*|\d[\w.']*|\"\"|''|::|->|\+\+|--|<=|>=|==|!=|&&|\|\||[-+*/%|&^]=|##|\.\.\.|\S")
 COMMENT = re.compile(
     r"//(?:\\\n|[^\n])*|/\*.*?\*/|R\"\((.*?)\)\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.DOTALL
 )
@@ -60,9 +58,7 @@ def read(text: str) -> Text:
             head = re.match(r"(\w+)(\(([^)]*)\))?(.*)", line, re.DOTALL)
             if head:
                 named = head.group(3)
-                parameters = (
-                    None if named is None else tuple(p.strip() for p in named.split(",") if p.strip())
-                )
+                parameters = None if named is None else tuple(p.strip() for p in named.split(",") if p.strip())
                 macros[head.group(1)] = Macro(parameters, tuple(TOKEN.findall(head.group(4))))
         return ""
 
@@ -136,9 +132,7 @@ def expand(tokens: list[str], macros: dict[str, Macro], within: frozenset[str] =
     return result
 
 
-def substituted(
-    macro: Macro, given: list[list[str]], macros: dict[str, Macro], within: frozenset[str]
-) -> list[str]:
+def substituted(macro: Macro, given: list[list[str]], macros: dict[str, Macro], within: frozenset[str]) -> list[str]:
     """The body of a macro with its arguments in place, `#x` emptied and `##` joined."""
     parameters = list(macro.parameters or ())
     arguments: dict[str, list[str]] = {}

@@ -42,9 +42,7 @@ NAMES = {
 }
 # The same types as the pages call them.
 PAGE_NAMES = {
-    name.removeprefix("DT_"): word
-    for name, word in NAMES.items()
-    if word not in ("resource", "qint8", "qint32")
+    name.removeprefix("DT_"): word for name, word in NAMES.items() if word not in ("resource", "qint8", "qint32")
 } | {"FLOAT32": "f32", "BFLOAT16": "bf16", "FLOAT64": "f64", "FP16": "f16", "FP32": "f32"}
 ORDER = list(NAMES.values())
 BIT = {name: 1 << place for place, name in enumerate(NAMES)}
@@ -68,21 +66,9 @@ FAR = [48, 64, 96, 128, 256, 512, 1024, 2048, 4096, 1 << 16, 1 << 32, 1 << 48]
 SAMPLES = sorted([*range(-4, 33), -0.5, 0.5, 1.5, -64, -(1 << 32), -(1 << 48), *FAR])
 EVERY_SAMPLE = (1 << len(SAMPLES)) - 1
 
-CHIPS = {
-    "910B": ("ASCEND910B", "DAV_2201"),
-    "910A": ("ASCEND910", "DAV_1001"),
-    "310P": ("ASCEND310P", "DAV_2002"),
-}
+CHIPS = {"910B": ("ASCEND910B", "DAV_2201"), "910A": ("ASCEND910", "DAV_1001"), "310P": ("ASCEND310P", "DAV_2002")}
 # The order of the enumeration, which the sources compare by. ASCEND950 is another name of ASCEND910_95.
-SOC_VERSIONS = [
-    "ASCEND910",
-    "ASCEND910B",
-    "ASCEND910_93",
-    "ASCEND910_95",
-    "ASCEND910E",
-    "ASCEND310",
-    "ASCEND310P",
-]
+SOC_VERSIONS = ["ASCEND910", "ASCEND910B", "ASCEND910_93", "ASCEND910_95", "ASCEND910E", "ASCEND310", "ASCEND310P"]
 SOC_VERSIONS += ["ASCEND310B", "ASCEND310C", "ASCEND610LITE", "KIRINX90", "KIRIN9030", "ASCEND350"]
 
 

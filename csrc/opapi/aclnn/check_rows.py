@@ -37,9 +37,7 @@ class Row(NamedTuple):
 
     parameters: dict[str, dict[str, Limit]]  # in the order of the signature; by generation
     same: list[tuple[str, str]]  # pairs whose dtypes have to be equal where both are given
-    promotable: list[
-        tuple[str, str]
-    ]  # pairs that have to have a common dtype, where a row takes one that has none
+    promotable: list[tuple[str, str]]  # pairs that have to have a common dtype, where a row takes one that has none
     numbers: dict[str, dict[str, str]]  # what is taken of attributes, "0..2 27" or "0<..1"; by generation
     evidence: str  # what is known of its checks: see EVIDENCE
     unconfirmed: dict[str, str]  # dtypes that the code takes and the page does not list, on 910B
@@ -103,19 +101,13 @@ def row_of(check: dict[str, Any], correction: dict[str, Any], kinds: dict[str, s
                     if not other.get("sometimes")
                     for dtype in beyond_page(other, each)
                 }
-                limits[each] = one._replace(
-                    dtypes=(*(one.dtypes or ()), *sorted(more - set(one.dtypes or ())))
-                )
+                limits[each] = one._replace(dtypes=(*(one.dtypes or ()), *sorted(more - set(one.dtypes or ()))))
         if any(one.dtypes is not None or one.max_rank is not None for one in limits.values()):
             parameters[param] = limits
     tensors = {param for param, kind in kinds.items() if "aclTensor" in kind}
     pairs = [(a, b) for a, b in check.get("same", ()) if a in tensors and b in tensors]
     alone = {param for param, limits in parameters.items() if not WITH_ITSELF_ONLY.isdisjoint(all_of(limits))}
-    common = [
-        (a, b)
-        for a, b in check.get("promotable", ())
-        if {a, b} <= kinds.keys() and not alone.isdisjoint((a, b))
-    ]
+    common = [(a, b) for a, b in check.get("promotable", ()) if {a, b} <= kinds.keys() and not alone.isdisjoint((a, b))]
     beyond = {param: beyond_page(check["parameters"].get(param, {}), GENERATIONS[0]) for param in parameters}
     unconfirmed = {param: " ".join(more) for param, more in beyond.items() if more}
     evidence = "incomplete" if check.get("incomplete") else EVIDENCE[check["evidence"]]
@@ -125,9 +117,7 @@ def row_of(check: dict[str, Any], correction: dict[str, Any], kinds: dict[str, s
 def numbers(check: dict[str, Any], correction: dict[str, Any]) -> dict[str, dict[str, str]]:
     """What is taken of the attributes that are limited."""
     derived = {
-        param: {
-            each: on(said, each) or ANY_NUMBER if isinstance(said, dict) else said for each in GENERATIONS
-        }
+        param: {each: on(said, each) or ANY_NUMBER if isinstance(said, dict) else said for each in GENERATIONS}
         for param, said in check.get("attributes", {}).items()
     }
     read = {

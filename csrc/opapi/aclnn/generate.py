@@ -34,9 +34,7 @@ from check_rows import GENERATIONS, NO_LIMIT, Limit, Row
 
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
 # A file's own macro for lines of the old API: LEGACY(NAME, ...), or LEGACY(Cust##NAME, ...).
-ACLOP_MACRO = re.compile(
-    r"^#define (\w+)\(NAME\b(?:[^\n]*\\\n)*?[^\n]*?LEGACY\((?:(\w+)##)?NAME,", re.MULTILINE
-)
+ACLOP_MACRO = re.compile(r"^#define (\w+)\(NAME\b(?:[^\n]*\\\n)*?[^\n]*?LEGACY\((?:(\w+)##)?NAME,", re.MULTILINE)
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
 # Files and families that move values without computing: infinities stay what they are where results saturate.
 MOVING = {"movement", "index/index", "index/scatter"}
@@ -123,17 +121,12 @@ def works(lists: dict[str, list[str]], lines: dict[str, Line]) -> str:
 
 
 def check_names(
-    lines: dict[str, Line],
-    signatures: dict[str, Any],
-    unexported: dict[str, Any],
-    elsewhere: dict[str, Any],
+    lines: dict[str, Line], signatures: dict[str, Any], unexported: dict[str, Any], elsewhere: dict[str, Any]
 ) -> None:
     """Raises ValueError for a line whose operator has no signature, or is listed as left out or as of other chips."""
     for name in elsewhere:
         if signatures.get(name, {}).get("params") is None or name in unexported:
-            raise ValueError(
-                f"elsewhere.toml: {name} has no signature in signatures.json, or is in unexported.toml"
-            )
+            raise ValueError(f"elsewhere.toml: {name} has no signature in signatures.json, or is in unexported.toml")
     for name, line in lines.items():
         if name not in signatures:
             near = difflib.get_close_matches(name, signatures, 3)
@@ -190,8 +183,7 @@ def check_table(rows: dict[str, Row]) -> str:
         if not row.parameters:
             continue
         columns = (
-            ", ".join(taken(limits[generation]) for limits in row.parameters.values())
-            for generation in GENERATIONS
+            ", ".join(taken(limits[generation]) for limits in row.parameters.values()) for generation in GENERATIONS
         )
         lines.append(
             f"constinit const Taken kTaken_{name}[kGenerations][{len(row.parameters)}] = "
@@ -249,11 +241,7 @@ def checks(name: str, row: Row | None) -> str:
     return "; ".join(said) or "(void)0"
 
 
-def header(
-    signatures: dict[str, Any],
-    rows: dict[str, Row],
-    files: dict[str, str],
-) -> str:
+def header(signatures: dict[str, Any], rows: dict[str, Row], files: dict[str, str]) -> str:
     lines = ["// Generated from signatures.json; do not edit.", "#pragma once", ""]
     # The table itself is a source of its own, so that a change of it compiles one file.
     lines += ['#include "opapi/aclnn/ranges.h"', "", "namespace vnpu::opapi {"]
@@ -304,9 +292,7 @@ def engine_table(engines: dict[str, dict[str, Any]]) -> str:
         "const EngineRow kEngines[] = {",
     ]
     for name, row in sorted(engines.items()):
-        dtypes = ", ".join(
-            f"at::ScalarType::{SCALAR_TYPES[one]}" for one in row.get("device_cpu", "").split()
-        )
+        dtypes = ", ".join(f"at::ScalarType::{SCALAR_TYPES[one]}" for one in row.get("device_cpu", "").split())
         lines.append(f'    {{"{name}", Engine::{ENGINES[row["engine"]]}, {{{dtypes}}}}},')
     lines += ["};", "const size_t kEngineCount = sizeof kEngines / sizeof *kEngines;"]
     return "\n".join([*lines, "}  // namespace vnpu::opapi", ""])
@@ -323,9 +309,7 @@ def gaps(names: list[str], elsewhere: dict[str, dict[str, str]]) -> str:
         '#include "opapi/aclnn/gap.h"',
         "",
     ]
-    others = [
-        f'ELSEWHERE({name}, "{row["chips"]}", {ABSENT[row["answer"]]})' for name, row in elsewhere.items()
-    ]
+    others = [f'ELSEWHERE({name}, "{row["chips"]}", {ABSENT[row["answer"]]})' for name, row in elsewhere.items()]
     return "\n".join([*lines, *(f"GAP({name})" for name in names), *others, ""])
 
 
@@ -372,8 +356,7 @@ def main(source: Path, output: Path) -> None:
         "engines.cpp": engine_table(json.loads((tables / "engines.json").read_text(encoding="utf-8"))),
         "gaps.cpp": gaps(missing, elsewhere),
         "work.inc": works(
-            tomllib.loads((tables / "work.toml").read_text(encoding="utf-8")),
-            {**lines, **implemented_aclops(source)},
+            tomllib.loads((tables / "work.toml").read_text(encoding="utf-8")), {**lines, **implemented_aclops(source)}
         ),
         "operators.json": json.dumps(table, indent=0) + "\n",
     }

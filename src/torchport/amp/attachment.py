@@ -42,9 +42,7 @@ def attachment_of(optimizer: Any) -> Attachment:
     """The attachment of an optimizer that went through `initialize`; RuntimeError for another."""
     found = getattr(optimizer, ATTRIBUTE, None)
     if found is None:
-        raise RuntimeError(
-            f"this {type(optimizer).__name__} has not been through amp.initialize(model, optimizer)."
-        )
+        raise RuntimeError(f"this {type(optimizer).__name__} has not been through amp.initialize(model, optimizer).")
     return found  # type: ignore[no-any-return]
 
 

@@ -59,10 +59,7 @@ class Bucket:
 
     def split_by_slot(self, flat: Tensor) -> list[Tensor]:
         """Views of `flat`, each with its slot's shape."""
-        return [
-            piece.view(slot.target.shape)
-            for piece, slot in zip(flat.split(self.sizes), self.slots, strict=True)
-        ]
+        return [piece.view(slot.target.shape) for piece, slot in zip(flat.split(self.sizes), self.slots, strict=True)]
 
     def is_valid_for(self, slots: Sequence[Slot]) -> bool:
         """Whether this bucket has just these slots, and nobody has moved a parameter's data elsewhere."""
@@ -81,9 +78,7 @@ class Bucket:
         fresh = [slot.source.grad for slot in self.slots]
         kept = [stash[slot] for slot in self.slots]
         pieces = [
-            torch.zeros(size, dtype=slot.source.dtype, device=slot.source.device)
-            if grad is None
-            else grad.reshape(-1)
+            torch.zeros(size, dtype=slot.source.dtype, device=slot.source.device) if grad is None else grad.reshape(-1)
             for grad, size, slot in zip(fresh, self.sizes, self.slots, strict=True)
         ]
         combined = torch.cat(pieces)
@@ -143,16 +138,13 @@ class FlatState:
         states = [optimizer.state.get(slot.target, {}) for slot in bucket.slots]
         if any(set(state) != set(states[0]) for state in states):
             return False
-        scalars = [
-            name for name, value in states[0].items() if not (torch.is_tensor(value) and value.dim() > 0)
-        ]
+        scalars = [name for name, value in states[0].items() if not (torch.is_tensor(value) and value.dim() > 0)]
         return all(bool(state[name] == states[0][name]) for state in states for name in scalars)
 
     def is_current(self, optimizer: Any) -> bool:
         """Whether nobody has replaced an entry of `optimizer.state`, as load_state_dict does."""
         return all(
-            optimizer.state.get(slot.target) is view
-            for slot, view in zip(self._bucket.slots, self._views, strict=True)
+            optimizer.state.get(slot.target) is view for slot, view in zip(self._bucket.slots, self._views, strict=True)
         )
 
     def update_optimizer_state(self, optimizer: Any) -> None:
@@ -163,9 +155,7 @@ class FlatState:
                 continue  # the views are there
             self._shown[name] = value
             for view, piece in zip(
-                self._views,
-                self._bucket.split_by_slot(value) if large else [value] * len(self._views),
-                strict=True,
+                self._views, self._bucket.split_by_slot(value) if large else [value] * len(self._views), strict=True
             ):
                 view[name] = piece
         for slot, view in zip(self._bucket.slots, self._views, strict=True):

@@ -86,9 +86,7 @@ def initialize(
         model.cast_model(each, chosen, cast_model_outputs)
     for each in _as_list(optimizers):
         attachment.attach_to_optimizer(each, chosen)
-    session.loss_scalers = [
-        LossScaler(chosen.loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)
-    ]
+    session.loss_scalers = [LossScaler(chosen.loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)]
     if chosen.patch_torch_functions:
         session.patches = casting.patch_torch()
     session.options = chosen
@@ -139,9 +137,7 @@ def scale_loss(
     for each in attachments:
         each.after_backward(scaler)
     if not delay_overflow_check and scaler.update_scale():
-        _say(
-            f"Gradient overflow.  Skipping step, loss scaler {loss_id} reducing loss scale to {scaler.scale}"
-        )
+        _say(f"Gradient overflow.  Skipping step, loss scaler {loss_id} reducing loss scale to {scaler.scale}")
         for each in attachments:
             each.skips_next = True
 

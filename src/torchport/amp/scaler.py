@@ -18,9 +18,7 @@ class LossScaler:
     and doubled after 2000 steps without, not above `maximum`. A static scale never moves and skips nothing.
     """
 
-    def __init__(
-        self, loss_scale: float | str, minimum: float | None = None, maximum: float = CEILING
-    ) -> None:
+    def __init__(self, loss_scale: float | str, minimum: float | None = None, maximum: float = CEILING) -> None:
         self.dynamic = loss_scale == "dynamic"
         self.scale = min(maximum, START) if self.dynamic else float(loss_scale)
         self.unskipped = 0

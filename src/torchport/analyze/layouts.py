@@ -5,9 +5,23 @@ from __future__ import annotations
 SPARSE, CHANNELS_LAST, MADE_CHANNELS_LAST = "sparse", "channels_last", "to channels_last"
 
 _OF_SPARSE = frozenset(
-    {"mm", "addmm", "addmm_", "bmm", "mv", "_sparse_mm", "_sparse_addmm", "_sparse_sparse_matmul", "_sparse_softmax",
-     "_sparse_log_softmax", "sparse_sampled_addmm", "sspaddmm", "hspmm", "_spdiags"}
-)  # fmt: skip
+    {
+        "mm",
+        "addmm",
+        "addmm_",
+        "bmm",
+        "mv",
+        "_sparse_mm",
+        "_sparse_addmm",
+        "_sparse_sparse_matmul",
+        "_sparse_softmax",
+        "_sparse_log_softmax",
+        "sparse_sampled_addmm",
+        "sspaddmm",
+        "hspmm",
+        "_spdiags",
+    }
+)
 _HINTS = {
     SPARSE: "Make the tensor dense first, or write the product with index_select and index_add_.",
     CHANNELS_LAST: "Write .contiguous() before it. `torchport run` does it.",
@@ -20,9 +34,7 @@ def is_layout_refused(operator: str, layout: str) -> bool:
     name = operator.partition(".")[0]
     if layout == SPARSE:
         return name in _OF_SPARSE
-    return (layout == CHANNELS_LAST and name == "gelu") or (
-        layout == MADE_CHANNELS_LAST and name == "_to_copy"
-    )
+    return (layout == CHANNELS_LAST and name == "gelu") or (layout == MADE_CHANNELS_LAST and name == "_to_copy")
 
 
 def describe_refusal(layout: str) -> str:

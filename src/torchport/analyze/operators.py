@@ -30,9 +30,22 @@ _ON_THE_NPU = {
 }
 # What only asks, views or moves; it says nothing about a port.
 _PLUMBING = frozenset(
-    {"detach", "alias", "lift_fresh", "_to_copy", "copy_", "is_same_size", "sym_size", "sym_stride", "sym_numel",
-     "sym_storage_offset", "prim::layout", "prim::device", "prim::dtype"}
-)  # fmt: skip
+    {
+        "detach",
+        "alias",
+        "lift_fresh",
+        "_to_copy",
+        "copy_",
+        "is_same_size",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "prim::layout",
+        "prim::device",
+        "prim::dtype",
+    }
+)
 
 
 def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
@@ -43,9 +56,7 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
     script in the current folder, its output on our stderr. Raises TorchportError where there is no script or no torch.
     """
     if not script.is_file():
-        raise TorchportError(
-            f"{script} is not a script that can be run", hint="Give the Python file that trains."
-        )
+        raise TorchportError(f"{script} is not a script that can be run", hint="Give the Python file that trains.")
     static = analyze_tree(script)
     seen = _watched(script, arguments, steps)
     rows = [
@@ -55,9 +66,7 @@ def analyze_run(script: Path, arguments: Sequence[str], steps: int) -> Result:
     ]
     ignored = settings_of(script).ignore
     found = [
-        finding
-        for finding in (*_ending(seen), *_unused(seen, rows), *_findings(rows))
-        if finding.code not in ignored
+        finding for finding in (*_ending(seen), *_unused(seen, rows), *_findings(rows)) if finding.code not in ignored
     ]
     findings = (*static.findings, *found)
     data = {
@@ -78,16 +87,7 @@ def _watched(script: Path, arguments: Sequence[str], steps: int) -> Mapping[str,
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_VISIBLE_DEVICES": ""}
     with tempfile.TemporaryDirectory(prefix="torchport-") as folder:
         out = Path(folder, "operators.json")
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "torchport.analyze.watch",
-            "--out",
-            str(out),
-            "--steps",
-            str(steps),
-        ]
+        command = [sys.executable, "-P", "-m", "torchport.analyze.watch", "--out", str(out), "--steps", str(steps)]
         done = subprocess.run(
             [*command, "--", str(script), *arguments],
             env=environment,
@@ -156,9 +156,7 @@ def _findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
             yield _finding("TP712", Severity.ERROR, place, message, hint, evidence)
         elif how is How.UNKNOWN or "::" in name:
             message = f"{full} is of another library: nothing is known about it on the NPU ({row['phase']})"
-            yield _finding(
-                "TP714", Severity.WARNING, place, message, "See whether it has an NPU build.", evidence
-            )
+            yield _finding("TP714", Severity.WARNING, place, message, "See whether it has an NPU build.", evidence)
         else:
             often = row["calls"] / max(len(row["shapes"]), 1)
             message = f"{full} is computed on the CPU by torch_npu {version} ({row['phase']}, {often:g} calls per step)"

@@ -193,9 +193,7 @@ class Watch:
         return backward
 
     def _autocast(self, original: Any) -> Any:
-        def init(
-            this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *rest: Any, **more: Any
-        ) -> None:
+        def init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *rest: Any, **more: Any) -> None:
             if enabled and device_type == "cuda":
                 self.precision = str(dtype or "float16").removeprefix("torch.")
             original(this, device_type, dtype, enabled, *rest, **more)
@@ -245,9 +243,7 @@ def main() -> int:
     """Run the script that the command line names and leave what was seen; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m torchport.analyze.watch", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="file for the result")
-    parser.add_argument(
-        "--steps", type=int, required=True, help="training steps after which the script is ended"
-    )
+    parser.add_argument("--steps", type=int, required=True, help="training steps after which the script is ended")
     parser.add_argument("words", nargs="+", metavar="SCRIPT [ARGS]")
     options = parser.parse_args()
     path, *arguments = options.words

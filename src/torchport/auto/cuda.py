@@ -286,9 +286,7 @@ class _Runtime:
     def __getattr__(self, name: str) -> Any:
         if name in ("cudaProfilerStart", "cudaProfilerStop", "cudaProfilerInitialize"):
             return functools.partial(_success)
-        raise UnsupportedError(
-            f"torch.cuda.cudart().{name} does not exist on the NPU: there is no CUDA runtime"
-        )
+        raise UnsupportedError(f"torch.cuda.cudart().{name} does not exist on the NPU: there is no CUDA runtime")
 
 
 def _success(*args: Any) -> int:

@@ -109,9 +109,7 @@ class Devices:
 
     def _parse_to(self, original: Any) -> Any:
         """What `Module.to` and `PackedSequence.to` read their arguments with."""
-        to = self._first_or_keyword(
-            "torch.nn.Module.to", lambda this, *args, **kwargs: original(*args, **kwargs)
-        )
+        to = self._first_or_keyword("torch.nn.Module.to", lambda this, *args, **kwargs: original(*args, **kwargs))
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return to(None, *args, **kwargs)

@@ -67,12 +67,7 @@ def patch_memory_formats(torch: Any, patches: Patches, log: Log) -> None:
 
     def in_the_usual_order(original: Any) -> Any:
         def gelu(input: Any, *args: Any, **kwargs: Any) -> Any:
-            if (
-                isinstance(input, torch.Tensor)
-                and input.is_npu
-                and input.dim() == 4
-                and not input.is_contiguous()
-            ):
+            if isinstance(input, torch.Tensor) and input.is_npu and input.dim() == 4 and not input.is_contiguous():
                 input = input.contiguous()
             return original(input, *args, **kwargs)
 

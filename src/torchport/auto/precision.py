@@ -59,9 +59,7 @@ def patch_mixed_precision(torch: Any, patches: Patches, log: Log) -> None:
 
     patches.wrap(torch, "set_autocast_enabled", set_enabled)
     patches.wrap(torch, "get_autocast_gpu_dtype", lambda _: lambda: torch.get_autocast_dtype("npu"))
-    patches.wrap(
-        torch, "set_autocast_gpu_dtype", lambda _: lambda dtype: torch.set_autocast_dtype("npu", dtype)
-    )
+    patches.wrap(torch, "set_autocast_gpu_dtype", lambda _: lambda dtype: torch.set_autocast_dtype("npu", dtype))
 
     def fork(original: Any) -> Any:
         signature = inspect.signature(original)

@@ -101,9 +101,7 @@ class Process:
             try:
                 audit.append_events(events, Path(file), self._log.rank)
             except OSError as error:
-                print(
-                    f"torchport: the audit file {file} cannot be written: {error.strerror}", file=sys.stderr
-                )
+                print(f"torchport: the audit file {file} cannot be written: {error.strerror}", file=sys.stderr)
         quiet = os.environ.get("TORCHPORT_SUMMARY", "1") == "0" or self._log.rank != 0
         if not quiet:
             for line in format_summary(events, file):

@@ -14,9 +14,7 @@ from typing import Any
 from torchport.knowledge.libraries import load_libraries
 
 # Top-level packages whose code sees the machine as it is; libraries.toml adds to them.
-TRUTHFUL = frozenset(
-    {"torch", "torch_npu", "torchport", "torchvision", "torchaudio", "torchair", "importlib"}
-)
+TRUTHFUL = frozenset({"torch", "torch_npu", "torchport", "torchvision", "torchaudio", "torchair", "importlib"})
 # Its `deprecated` stands between a script and what torch marks so, such as torch.cuda.amp.autocast.
 WRAPPER = "typing_extensions"
 # dynamo asks on behalf of the function that it compiles; it knows no other texts than plain ones.
@@ -37,9 +35,7 @@ class Name(str):
         return name
 
     def __eq__(self, other: object) -> bool:
-        return str.__eq__(self, other) is True or (
-            isinstance(other, str) and str.__eq__(other, self._npu) is True
-        )
+        return str.__eq__(self, other) is True or (isinstance(other, str) and str.__eq__(other, self._npu) is True)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -55,9 +51,7 @@ class _Views(dict[str, int]):
 
     def __missing__(self, module: str) -> int:
         truthful = TRUTHFUL | {name for name, row in load_libraries().items() if row.knows_npu}
-        self[module] = (
-            TRACED if module.startswith(_FOR_THE_SCRIPT) else module.partition(".")[0] not in truthful
-        )
+        self[module] = TRACED if module.startswith(_FOR_THE_SCRIPT) else module.partition(".")[0] not in truthful
         return self[module]
 
 

@@ -21,9 +21,7 @@ class Row:
 
 
 def list_differences(
-    one: Mapping[str, Stored],
-    other: Mapping[str, Stored],
-    progress: Callable[[str], None] = lambda text: None,
+    one: Mapping[str, Stored], other: Mapping[str, Stored], progress: Callable[[str], None] = lambda text: None
 ) -> list[Row]:
     """What is not equal, values bit by bit. Raises TorchportError for a tensor whose bytes are damaged."""
     rows = []

@@ -73,16 +73,12 @@ class Contents:
     objects: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-FIELDS = tuple(
-    field.name for field in dataclasses.fields(Piece)
-)  # astuple copies, which takes five times as long
+FIELDS = tuple(field.name for field in dataclasses.fields(Piece))  # astuple copies, which takes five times as long
 
 
 def to_json(contents: Contents) -> dict[str, Any]:
     """As the process that reads a file hands it over."""
-    parts = {
-        way: {name: _row(stored) for name, stored in part.items()} for way, part in contents.parts.items()
-    }
+    parts = {way: {name: _row(stored) for name, stored in part.items()} for way, part in contents.parts.items()}
     return {
         "format": contents.format,
         "parts": parts,
@@ -114,9 +110,7 @@ def read_storage(piece: Piece) -> bytes:
     """The bytes that the piece lies in. Raises Unreadable where they are not those that were saved."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if piece.length > memory // 2:
-        raise Unreadable(
-            f"it has {piece.length >> 20:,} MiB, and this machine {memory >> 20:,} MiB of memory"
-        )
+        raise Unreadable(f"it has {piece.length >> 20:,} MiB, and this machine {memory >> 20:,} MiB of memory")
     with open(piece.file, "rb") as stream:
         stream.seek(piece.start)
         data = stream.read(piece.length)
@@ -153,8 +147,7 @@ def _gather(piece: Piece, size: int) -> bytes:
         if count > MOST_WITHOUT_NUMPY:
             raise Unreadable("a large tensor that is not stored in order needs numpy to be read") from None
         ways = [
-            range(0, n * step, step) if step else [0] * n
-            for n, step in zip(piece.sizes, piece.stride, strict=True)
+            range(0, n * step, step) if step else [0] * n for n, step in zip(piece.sizes, piece.stride, strict=True)
         ]
         places = (piece.offset + sum(way) for way in itertools.product(*ways))
         return b"".join(data[place * size : (place + 1) * size] for place in places)

@@ -61,12 +61,7 @@ def read_distributed_checkpoint(
 
 
 def _piece(
-    folder: Path,
-    name: str,
-    info: Mapping[str, Any],
-    starts: tuple[int, ...],
-    sizes: tuple[int, ...],
-    archive: Any,
+    folder: Path, name: str, info: Mapping[str, Any], starts: tuple[int, ...], sizes: tuple[int, ...], archive: Any
 ) -> tuple[Piece, str, str]:
     file = str(info["relative_path"])
     if file != Path(file).name or (folder / file).is_symlink():

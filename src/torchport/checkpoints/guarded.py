@@ -22,9 +22,7 @@ ANSWER = 32 << 20  # bytes of JSON: 100,000 tensors
 HOLES = 8  # a file system that compresses makes weights smaller, and never by so much
 INDEX = ".index.json"
 MOST_SHARDS = 10_000
-HINT = (
-    "Check that it was copied whole (size, sha256), or save it again: torch.save(model.state_dict(), FILE)."
-)
+HINT = "Check that it was copied whole (size, sha256), or save it again: torch.save(model.state_dict(), FILE)."
 
 
 def read_in_subprocess(path: Path) -> Contents:
@@ -33,9 +31,7 @@ def read_in_subprocess(path: Path) -> Contents:
     Raises TorchportError for what is none, is damaged or takes more than its limits to read.
     """
     if not path.exists():
-        raise TorchportError(
-            f"there is no {path}", hint="Give the file or folder that the training has left."
-        )
+        raise TorchportError(f"there is no {path}", hint="Give the file or folder that the training has left.")
     if path.is_dir():
         found = sorted(path.glob(f"*{INDEX}"))
         if len(found) > 1:
@@ -48,9 +44,7 @@ def read_in_subprocess(path: Path) -> Contents:
     if path.name.endswith(INDEX):
         return _shards(path)
     if not path.is_file() and not path.is_dir():
-        raise TorchportError(
-            f"{path} is no file and no folder", hint="Give a file that the training has left."
-        )
+        raise TorchportError(f"{path} is no file and no folder", hint="Give a file that the training has left.")
     return from_json(path, _ask(path))
 
 
@@ -61,16 +55,7 @@ def _ask(path: Path) -> Any:
     seconds = min(SECONDS + size // GROWTH, WALL)
     with tempfile.TemporaryFile() as answer:
         child = subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                "-c",
-                PROGRAM,
-                str(Path(__file__).parents[2]),
-                str(seconds),
-                str(path),
-            ],
+            [sys.executable, "-I", "-S", "-c", PROGRAM, str(Path(__file__).parents[2]), str(seconds), str(path)],
             stdin=subprocess.DEVNULL,
             stdout=answer,
             stderr=subprocess.DEVNULL,
@@ -127,8 +112,7 @@ def _shards(index: Path) -> Contents:
         place = index.parent / file
         if file != Path(file).name or (place.is_symlink() and not _beside(place)):
             raise TorchportError(
-                f"{index} names {file[:80]!r}, which is outside its folder",
-                hint="Put the shards beside their index.",
+                f"{index} names {file[:80]!r}, which is outside its folder", hint="Put the shards beside their index."
             )
         if not place.is_file():
             raise TorchportError(
@@ -137,9 +121,7 @@ def _shards(index: Path) -> Contents:
         held = from_json(place, _ask(place)).parts.get("", {})
         wanted = [name for name, where in names.items() if where == file]
         if missing := [name for name in wanted if name not in held]:
-            raise TorchportError(
-                f"{place} lacks {missing[0][:80]}, which {index.name} says it has", hint=HINT
-            )
+            raise TorchportError(f"{place} lacks {missing[0][:80]}, which {index.name} says it has", hint=HINT)
         tensors |= {name: held[name] for name in wanted}
     return Contents(index, f"{len(files)} shards", {"": tensors})
 

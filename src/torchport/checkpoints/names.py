@@ -39,9 +39,7 @@ def find_weights(contents: Contents, part: str | None = None) -> tuple[str, Mapp
             f"{contents.path} has no part {part!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
             hint=f"Its parts are {', '.join(map(repr, known)) or 'none'}.",
         )
-    likely = {
-        way: tensors for way, tensors in known.items() if not any(word in way.lower() for word in OTHERS)
-    }
+    likely = {way: tensors for way, tensors in known.items() if not any(word in way.lower() for word in OTHERS)}
     named = [way for way in WEIGHTS if way in likely]
     if len(named) == 1:
         return named[0], likely[named[0]]
@@ -59,9 +57,7 @@ def find_weights(contents: Contents, part: str | None = None) -> tuple[str, Mapp
         )
     if contents.objects:
         raise _pickled(contents)
-    raise TorchportError(
-        f"{contents.path} holds no weights", hint="`torchport checkpoint show` lists what is in it."
-    )
+    raise TorchportError(f"{contents.path} holds no weights", hint="`torchport checkpoint show` lists what is in it.")
 
 
 def _average(way: str) -> bool:
@@ -79,8 +75,7 @@ def _pickled(contents: Contents) -> TorchportError:
     return TorchportError(
         f"{path} holds a pickled object of the class {name}{f' in {way!r}' if way else ''} in place of weights: to "
         "read it is to execute what the file says, which torchport does not",
-        hint="If you trust the file, convert it where its class can be imported: python -c "
-        + shlex.quote(program),
+        hint="If you trust the file, convert it where its class can be imported: python -c " + shlex.quote(program),
     )
 
 

@@ -71,9 +71,7 @@ class Inert:
 
 
 class _Storage:
-    def __init__(
-        self, dtype: str, count: int, read: Callable[[], bytes], key: str = "", device: str = ""
-    ) -> None:
+    def __init__(self, dtype: str, count: int, read: Callable[[], bytes], key: str = "", device: str = "") -> None:
         self.dtype, self.count, self.read, self.key, self.device = dtype, count, read, key, device
 
 
@@ -131,9 +129,7 @@ class _Reader(pickle.Unpickler):
         name = kind.__name__.rpartition(".")[2] if isinstance(kind, type) else str(kind)
         if str(key) not in self.storages:
             dtype = STORAGES.get(name, name)
-            self.storages[str(key)] = _Storage(
-                dtype, int(count), self._storage(str(key)), str(key), str(device)
-            )
+            self.storages[str(key)] = _Storage(dtype, int(count), self._storage(str(key)), str(key), str(device))
         return self.storages[str(key)]
 
 
@@ -187,9 +183,7 @@ def reader_of(stream: IO[bytes]) -> _Reader:
     return _Reader(stream, _nowhere)
 
 
-def read_old(
-    path: Path, stream: IO[bytes]
-) -> tuple[object, dict[str, tuple[int, int]], set[tuple[str, str]]]:
+def read_old(path: Path, stream: IO[bytes]) -> tuple[object, dict[str, tuple[int, int]], set[tuple[str, str]]]:
     """The format before torch 1.6: pickles one after the other, then the storages. What they hold, where in the file
     each storage begins and how many bytes it has, and what they name. It raises whatever a damaged one leads to."""
     for _ in range(3):  # magic number, protocol, sizes of C types

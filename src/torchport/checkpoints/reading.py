@@ -33,20 +33,7 @@ OTHER_SAFETENSORS = {
 DEEPEST = 12  # containers in containers, in which tensors are looked for
 # Modules of which no checkpoint has a reason to name anything, and such functions among Python's own.
 ATTACKING = {
-    *(
-        "ctypes",
-        "ftplib",
-        "importlib",
-        "marshal",
-        "multiprocessing",
-        "nt",
-        "os",
-        "pdb",
-        "pip",
-        "posix",
-        "pty",
-        "runpy",
-    ),
+    *("ctypes", "ftplib", "importlib", "marshal", "multiprocessing", "nt", "os", "pdb", "pip", "posix", "pty", "runpy"),
     *("shutil", "smtplib", "socket", "subprocess", "sys", "telnetlib", "timeit", "urllib", "webbrowser"),
 }
 BUILTINS = ("builtins", "__builtin__")
@@ -80,9 +67,7 @@ def parse_checkpoint(path: Path) -> Contents:
                 "an OM: ATC has compiled it for a chip, it runs on hardware alone and gives no weights back"
             )
         if start[257:262] == b"ustar":
-            raise Unreadable(
-                "a tar archive, of torch before 0.1.10 or packed by hand: unpack it, or save it again"
-            )
+            raise Unreadable("a tar archive, of torch before 0.1.10 or packed by hand: unpack it, or save it again")
         if start[:1] == b"\x80":
             return _contents(path, "pickle", _unpickled(stream), {})
     raise Unreadable("neither a checkpoint of torch.save nor a .safetensors file")
@@ -98,10 +83,7 @@ def _unpickled(stream: IO[bytes]) -> object:
 def _refuse_calls(named: set[tuple[str, str]]) -> None:
     """A checkpoint that would do something to the machine of who loads it is said to be one, whatever else it holds."""
     for module, name in sorted(named):
-        places = {
-            module.partition(".")[0],
-            *name.split(".")[:-1],
-        }  # a name may lead on: serialization, "os.system"
+        places = {module.partition(".")[0], *name.split(".")[:-1]}  # a name may lead on: serialization, "os.system"
         if places & ATTACKING or (module in BUILTINS and name in EXECUTING):
             raise Unreadable(
                 f"it names {module[:80]}.{name[:80]}, which torch.load(weights_only=False) would call. No checkpoint "
@@ -129,9 +111,7 @@ def _archive(path: Path, begin: int, length: int) -> tuple[object, dict[str, Pla
                 )
             for member in members:
                 if member.compress_type != zipfile.ZIP_STORED or member.file_size > member.compress_size:
-                    raise Unreadable(
-                        f"{member.filename[:80]} in it is compressed, which torch.save never does"
-                    )
+                    raise Unreadable(f"{member.filename[:80]} in it is compressed, which torch.save never does")
             if archive.getinfo(pickles[0]).file_size > MOST_PICKLE:
                 raise Unreadable("a pickle of more than 256 MiB")
             if f"{prefix}byteorder" in names and archive.read(f"{prefix}byteorder")[:16] != b"little":
@@ -154,12 +134,7 @@ def _content(stream: Any, member: zipfile.ZipInfo) -> int:
     head = stream.read(30)
     if head[:4] != b"PK\x03\x04":
         raise Unreadable("a damaged archive: a member is not where its directory says")
-    return (
-        member.header_offset
-        + 30
-        + int.from_bytes(head[26:28], "little")
-        + int.from_bytes(head[28:30], "little")
-    )
+    return member.header_offset + 30 + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
 
 
 class _Slice(io.RawIOBase):
@@ -206,9 +181,7 @@ def _safetensors(path: Path, stream: IO[bytes]) -> Contents:
             shape = tuple(map(int, row["shape"]))
             if not 0 <= begin <= end <= size - 8 - length:
                 raise Unreadable(f"tensor {name[:80]} lies outside the file")
-            piece = Piece(
-                str(path), 8 + length + begin, end - begin, 0, _rows(shape), (0,) * len(shape), shape
-            )
+            piece = Piece(str(path), 8 + length + begin, end - begin, 0, _rows(shape), (0,) * len(shape), shape)
             found[name] = Stored(dtype, shape, (validate_piece(name[:80], dtype, piece),))
             if found[name].nbytes != end - begin:
                 raise Unreadable(f"tensor {name[:80]} has other bytes than its shape says")
@@ -248,9 +221,7 @@ def _stored(name: str, tensor: StoredTensor, places: Mapping[str, Place]) -> Sto
     if tensor.storage not in places:
         raise Unreadable(f"the bytes of tensor {name[:80]} are missing")
     file, start, length, crc = places[tensor.storage]
-    piece = Piece(
-        file, start, length, tensor.offset, tensor.stride, (0,) * len(tensor.shape), tensor.shape, crc
-    )
+    piece = Piece(file, start, length, tensor.offset, tensor.stride, (0,) * len(tensor.shape), tensor.shape, crc)
     return Stored(tensor.dtype, tensor.shape, (validate_piece(name[:80], tensor.dtype, piece),), tensor.device[:40])
 
 
@@ -265,9 +236,7 @@ def _leaves(tree: object) -> Iterator[tuple[tuple[object, ...], object]]:
             inner = list(item.items())
         elif isinstance(item, list | tuple):
             inner = list(enumerate(item))
-            if not any(
-                isinstance(value, Mapping | list | tuple | StoredTensor | Inert) for _, value in inner
-            ):
+            if not any(isinstance(value, Mapping | list | tuple | StoredTensor | Inert) for _, value in inner):
                 yield way, f"{len(inner)} values"
                 continue
         else:

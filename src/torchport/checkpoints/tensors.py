@@ -46,11 +46,7 @@ SAFETENSORS = {
     "F16": "float16",
     "BF16": "bfloat16",
     "BOOL": "bool",
-    **{
-        f"{sign}{bits}": f"{name}{bits}"
-        for sign, name in (("I", "int"), ("U", "uint"))
-        for bits in (8, 16, 32, 64)
-    },
+    **{f"{sign}{bits}": f"{name}{bits}" for sign, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
 }
 CHUNK = 1 << 20  # elements that are looked at together
 MOST_WITHOUT_NUMPY = 1 << 22  # elements: about two seconds
@@ -94,9 +90,7 @@ def relative_difference(reference: Tensor, port: Tensor) -> float | None:
         raise Unreadable("a tensor has other bytes than its shape says")
     apart = norm = 0.0
     for start in range(0, len(one), CHUNK * size):
-        piece = _squares(
-            reference.dtype, one[start : start + CHUNK * size], other[start : start + CHUNK * size]
-        )
+        piece = _squares(reference.dtype, one[start : start + CHUNK * size], other[start : start + CHUNK * size])
         apart, norm = apart + piece[0], norm + piece[1]
     return math.sqrt(apart) / max(math.sqrt(norm), LEAST * math.sqrt(reference.count))
 
@@ -132,12 +126,7 @@ def _numpy() -> Any:
 
 def _array(numpy: Any, dtype: str, data: bytes) -> Any:
     if dtype == "bfloat16":  # the upper half of a float32
-        return (
-            (numpy.frombuffer(data, "<u2").astype("<u4") << 16)
-            .astype("<u4")
-            .view("<f4")
-            .astype(numpy.float64)
-        )
+        return (numpy.frombuffer(data, "<u2").astype("<u4") << 16).astype("<u4").view("<f4").astype(numpy.float64)
     if dtype.startswith("complex"):
         return numpy.frombuffer(data, "<f8" if dtype == "complex128" else "<f4").astype(numpy.float64)
     return numpy.frombuffer(data, numpy.dtype(dtype).newbyteorder("<")).astype(numpy.float64)
@@ -193,9 +182,7 @@ def read_safetensors(path: Path) -> dict[str, object]:
             for name, row in header.items():
                 begin, end = row["data_offsets"]
                 dtype = SAFETENSORS.get(row["dtype"], row["dtype"])
-                found[name] = Tensor(
-                    dtype, tuple(row["shape"]), _piece(path, 8 + length + begin, end - begin)
-                )
+                found[name] = Tensor(dtype, tuple(row["shape"]), _piece(path, 8 + length + begin, end - begin))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Unreadable(f"no .safetensors file: {error}") from error
     return found

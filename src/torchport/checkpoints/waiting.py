@@ -22,11 +22,7 @@ class Waiting:
 
     def __call__(self, text: str) -> None:
         now = time.monotonic()
-        if (
-            self._quiet
-            or now - self._begun < PATIENCE
-            or now - self._said < (REFRESH if self._live else REPEAT)
-        ):
+        if self._quiet or now - self._begun < PATIENCE or now - self._said < (REFRESH if self._live else REPEAT):
             return
         self._said = now
         line = f"{now - self._begun:6.1f} s  {text}"

@@ -34,9 +34,7 @@ def write_safetensors(
     at = 0
     for name, stored in tensors.items():
         if stored.dtype not in NAMES:
-            raise TorchportError(
-                f"tensor {name} has the dtype {stored.dtype}, which .safetensors has no name for"
-            )
+            raise TorchportError(f"tensor {name} has the dtype {stored.dtype}, which .safetensors has no name for")
         header[name] = {
             "dtype": NAMES[stored.dtype],
             "shape": list(stored.shape),

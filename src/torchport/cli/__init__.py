@@ -77,9 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the end
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # a terminal that lacks a letter is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         known = words and words[0] in command_names()
         try:
@@ -119,15 +117,10 @@ def _run_command(name: str, words: list[str]) -> int:
     except OSError as error:  # no place to write to, no permission, a full disk: the machine's, not ours
         if debug:
             traceback.print_exc()
-        names = [
-            os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)
-        ]
+        names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
         where = f"{' -> '.join(names)}: " if names else ""
         print(f"torchport {name}: {where}{error.strerror or error}", file=sys.stderr)
-        print(
-            "  Give a place that can be written and has room; --debug shows what was being done.",
-            file=sys.stderr,
-        )
+        print("  Give a place that can be written and has room; --debug shows what was being done.", file=sys.stderr)
         return USAGE
     except Exception as error:  # whatever a package let through is our bug: say so, with exit code 3
         if debug:
@@ -199,15 +192,7 @@ def _command_table() -> str:
     rows = [f"  {name:<{width}}  {_summary(name)}" for name in names]
     codes = [f"  {code:<{width}}  {meaning}" for code, meaning in EXIT_CODES.items()]
     return "\n".join(
-        [
-            "commands:",
-            *rows,
-            "",
-            "`torchport COMMAND --help` explains one command.",
-            "",
-            "exit codes:",
-            *codes,
-        ]
+        ["commands:", *rows, "", "`torchport COMMAND --help` explains one command.", "", "exit codes:", *codes]
     )
 
 

@@ -37,18 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument("--sarif", type=Path, metavar="FILE", help="store the findings as SARIF here")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="list every note, and words that are no devices"
-    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="list every note, and words that are no devices")
     parser.add_argument(
         "--run", action="store_true", help="run the script on the CPU, with ARGS, and judge its operators"
     )
     parser.add_argument(
-        "--steps",
-        type=_positive,
-        default=3,
-        metavar="N",
-        help="end the run after N training steps (default: 3)",
+        "--steps", type=_positive, default=3, metavar="N", help="end the run after N training steps (default: 3)"
     )
 
 
@@ -65,8 +59,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         result.write(arguments.output)
     if arguments.html:
         write_atomically(
-            arguments.html,
-            render_page(dataclasses.replace(result, findings=said)).encode("utf-8", "backslashreplace"),
+            arguments.html, render_page(dataclasses.replace(result, findings=said)).encode("utf-8", "backslashreplace")
         )
     if arguments.sarif:
         titles = {code: entry.title for code, entry in build_catalogue().items()}

@@ -36,15 +36,9 @@ EXIT = {halving.FOLLOWS: 0, halving.FOUND: 1}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport bisect`."""
     add_target(parser)
+    parser.add_argument("--reference", type=Path, metavar="REC", help="a recording in place of the run on the CPU")
     parser.add_argument(
-        "--reference", type=Path, metavar="REC", help="a recording in place of the run on the CPU"
-    )
-    parser.add_argument(
-        "--steps",
-        type=_positive,
-        default=STEPS,
-        metavar="N",
-        help=f"end each run after N steps (default {STEPS})",
+        "--steps", type=_positive, default=STEPS, metavar="N", help=f"end each run after N steps (default {STEPS})"
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="stop a run after this many seconds")
 
@@ -78,13 +72,19 @@ def _environments(launch: Launch) -> dict[str, dict[str, str]]:
     path = given.get("PYTHONPATH", "")
     return {
         "cpu": {
-            **cpu, "PYTHONPATH": startup.prepend_start_folder(path), "TORCHPORT_AUTO": "0", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            **cpu,
+            "PYTHONPATH": startup.prepend_start_folder(path),
+            "TORCHPORT_AUTO": "0",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         },
         "npu": {
-            **npu, "PYTHONPATH": startup.prepend_start_folder(path), "TORCHPORT_AUTO": "1", "TORCHPORT_SUMMARY": "0",
+            **npu,
+            "PYTHONPATH": startup.prepend_start_folder(path),
+            "TORCHPORT_AUTO": "1",
+            "TORCHPORT_SUMMARY": "0",
             "TORCHPORT_FAILURES": "1",
         },
-    }  # fmt: skip
+    }
 
 
 def _positive(word: str) -> int:

@@ -32,15 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--spec", type=Path, metavar="FILE", help="a case that nobody has recorded, as JSON")
     parser.add_argument("--operator", metavar="NAME", help='such as "aten::gelu", "aten::add.Tensor"')
     parser.add_argument(
-        "--input",
-        action="append",
-        metavar="SHAPE:DTYPE[:LOW:HIGH]",
-        help="one of its inputs: 4x32:float16:-5:5",
+        "--input", action="append", metavar="SHAPE:DTYPE[:LOW:HIGH]", help="one of its inputs: 4x32:float16:-5:5"
     )
     parser.add_argument("--arguments", metavar="JSON", help='its arguments, {"t": 0} for the first input')
-    parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="a folder that is new or empty"
-    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="a folder that is new or empty")
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -48,10 +43,14 @@ def run_command(arguments: argparse.Namespace) -> int:
     from torchport.compare import case  # needs numpy
 
     chosen = [
-        name for name, value in (
-            ("DIR", arguments.recording), ("--spec", arguments.spec), ("--operator", arguments.operator)
-        ) if value is not None
-    ]  # fmt: skip
+        name
+        for name, value in (
+            ("DIR", arguments.recording),
+            ("--spec", arguments.spec),
+            ("--operator", arguments.operator),
+        )
+        if value is not None
+    ]
     if len(chosen) != 1:
         raise TorchportError(
             f"a case is of a recorded call or of a spec: {' and '.join(chosen) or 'nothing'} was given",
@@ -73,9 +72,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(made))
     elif not arguments.quiet:
-        print(
-            f"torchport case: {made['name']} is in {arguments.output}; pytest there runs it", file=sys.stderr
-        )
+        print(f"torchport case: {made['name']} is in {arguments.output}; pytest there runs it", file=sys.stderr)
     return 0
 
 
@@ -98,9 +95,7 @@ def _json(text: str, where: str) -> Any:
 def _input(text: str) -> dict[str, Any]:
     shape, *rest = text.split(":")
     if len(rest) not in (1, 3):
-        raise TorchportError(
-            f"--input {text} is not SHAPE:DTYPE or SHAPE:DTYPE:LOW:HIGH", hint="4x32:float16:-5:5"
-        )
+        raise TorchportError(f"--input {text} is not SHAPE:DTYPE or SHAPE:DTYPE:LOW:HIGH", hint="4x32:float16:-5:5")
     try:
         made: dict[str, Any] = {"shape": [int(size) for size in shape.split("x") if size], "dtype": rest[0]}
         if len(rest) == 3:

@@ -35,9 +35,7 @@ SHOWN = 20  # rows, unless all are asked for
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport checkpoint`."""
     parser.add_argument("action", choices=list(COUNT), help="what to do; see above")
-    parser.add_argument(
-        "checkpoints", nargs="+", type=Path, metavar="CKPT", help="file or folder; diff takes two"
-    )
+    parser.add_argument("checkpoints", nargs="+", type=Path, metavar="CKPT", help="file or folder; diff takes two")
     parser.add_argument("--part", help="which part holds the weights, where that is not clear (e.g. ema)")
     parser.add_argument(
         "--prefix",

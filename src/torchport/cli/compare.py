@@ -45,9 +45,7 @@ if TYPE_CHECKING:
 
 FOLDER = "operators"  # of a recording that has some
 EXIT = {"holds": 0, "does not hold": 1}
-TOLERANCE = (
-    "relative difference allowed to every quantity, in place of what the original's own rounding allows"
-)
+TOLERANCE = "relative difference allowed to every quantity, in place of what the original's own rounding allows"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,21 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device", choices=("npu", "cuda", "cpu"), help="where the modules of --model run (default npu)"
     )
     parser.add_argument(
-        "--control",
-        type=Path,
-        metavar="C",
-        help="recording of the original with noise: what rounding does to it",
+        "--control", type=Path, metavar="C", help="recording of the original with noise: what rounding does to it"
     )
     parser.add_argument(
-        "--again",
-        type=Path,
-        metavar="B2",
-        help="recording of B's run once more: what it does not repeat is noise",
+        "--again", type=Path, metavar="B2", help="recording of B's run once more: what it does not repeat is noise"
     )
     parser.add_argument("--tolerance", type=parse_relative_tolerance, metavar="X", help=TOLERANCE)
-    parser.add_argument(
-        "-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here"
-    )
+    parser.add_argument("-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="store the operators that were judged here")
     parser.add_argument(
         "--tensors", type=Path, metavar="FILE", help="store how far each result of both is apart here, as CSV"
@@ -88,9 +78,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         return _modules(arguments)
     if arguments.port is None or arguments.device:
         raise TorchportError(
-            "--device is for --model"
-            if arguments.port
-            else "two recordings are compared, or --model is given",
+            "--device is for --model" if arguments.port else "two recordings are compared, or --model is given",
             hint="torchport compare A B, or torchport compare --model MODULE:FACTORY",
         )
     reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
@@ -151,8 +139,7 @@ def _modules(arguments: argparse.Namespace) -> int:
 def _judged(reference: Path, port: Path, again: Path | None) -> Culprit | None:
     if again is not None and not (again / FOLDER).is_dir():
         raise TorchportError(
-            f"--again {again} has no operators",
-            hint="torchport run --record DIR --level tensor SCRIPT records them.",
+            f"--again {again} has no operators", hint="torchport run --record DIR --level tensor SCRIPT records them."
         )
     if not any((path / FOLDER).is_dir() for path in (reference, port)):
         return None

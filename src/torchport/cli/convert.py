@@ -56,9 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force", action="store_true", help="with -o: overwrite what was edited there since it was written"
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="list every note, and words that are no devices"
-    )
+    parser.add_argument("--verbose", action="store_true", help="list every note, and words that are no devices")
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument(
         "--layout",
@@ -91,10 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-s", "--specify-device", action="store_true", help="not needed: ASCEND_RT_VISIBLE_DEVICES does it"
     )
     other.add_argument(
-        "-sim",
-        "--similar",
-        action="store_true",
-        help="not needed: near equivalents are made and marked for review",
+        "-sim", "--similar", action="store_true", help="not needed: near equivalents are made and marked for review"
     )
 
 
@@ -150,9 +145,7 @@ def _events(path: Path) -> list[audit.Event]:
     try:
         return audit.read_events(path)
     except (OSError, ValueError) as error:
-        raise TorchportError(
-            f"the audit cannot be read: {error}", hint="`torchport run --audit` makes one."
-        ) from error
+        raise TorchportError(f"the audit cannot be read: {error}", hint="`torchport run --audit` makes one.") from error
 
 
 def _extras(arguments: argparse.Namespace) -> Extras | None:
@@ -163,19 +156,13 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
             raise TorchportError("--main and --model belong to --distributed", hint="Add --distributed.")
         custom = CustomRules.from_file(arguments.rule) if arguments.rule else None
         assume = arguments.assume_modules
-        return (
-            Extras(custom=custom, support=support, assume_modules=assume)
-            if custom or support or assume
-            else None
-        )
+        return Extras(custom=custom, support=support, assume_modules=assume) if custom or support or assume else None
     if arguments.write:
         raise TorchportError(
             "--distributed adds a launcher to the project, so it is not done in place", hint="Use -o FOLDER."
         )
     if arguments.main is None and not arguments.path.is_file():
-        raise TorchportError(
-            "--distributed needs to know the script that is started", hint="Add --main FILE."
-        )
+        raise TorchportError("--distributed needs to know the script that is started", hint="Add --main FILE.")
     custom = CustomRules.from_file(arguments.rule) if arguments.rule else None
     main = main_file(arguments.path, arguments.main or arguments.path)
     return Extras(main, arguments.model or "model", custom, support, assume_modules=arguments.assume_modules)
@@ -192,10 +179,7 @@ def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | No
         more: dict[str, Planned] = {}
         if arguments.layout == "msft":
             texts = {**render_csv_tables(result), "msFmkTranspltlog.txt": _text(result, arguments)}
-            more = {
-                name: Planned(content=text.encode("utf-8", "backslashreplace"))
-                for name, text in texts.items()
-            }
+            more = {name: Planned(content=text.encode("utf-8", "backslashreplace")) for name, text in texts.items()}
         if extras is not None and extras.main:
             more[LAUNCHER] = plan_launcher(extras.main)
         return more

@@ -30,9 +30,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "log", metavar="FILE|-|DIR", help="a log, - for stdin, or a folder of the ranks' logs"
-    )
+    parser.add_argument("log", metavar="FILE|-|DIR", help="a log, - for stdin, or a folder of the ranks' logs")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument(

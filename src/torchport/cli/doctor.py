@@ -35,30 +35,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let torchvision and torchaudio be imported beside a CPU build of torch, by one file in site-packages",
     )
     parser.add_argument(
-        "--bundle",
-        type=Path,
-        metavar="FILE",
-        help="write an archive for a bug report, after listing what is in it",
+        "--bundle", type=Path, metavar="FILE", help="write an archive for a bug report, after listing what is in it"
     )
     parser.add_argument(
-        "--log",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a log that goes into the archive",
+        "--log", type=Path, action="append", default=[], metavar="FILE", help="a log that goes into the archive"
     )
-    parser.add_argument(
-        "--timeout", type=float, default=120.0, metavar="SECONDS", help="for the trial (default: 120)"
-    )
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="for the trial (default: 120)")
 
 
 def run_command(arguments: argparse.Namespace) -> int:
     """Check, print, and answer 0 if nothing keeps training from running, else 1."""
     if arguments.log and not arguments.bundle:
-        raise TorchportError(
-            "--log goes into an archive", hint="Give --bundle FILE, or `torchport diagnose` it."
-        )
+        raise TorchportError("--log goes into an archive", hint="Give --bundle FILE, or `torchport diagnose` it.")
     checks: list[Check] = []
     if arguments.fix and any(map(cuda_builds.find_broken_library, cuda_builds.PACKAGES)):
         cuda_builds.mend_for_good()

@@ -64,9 +64,7 @@ def explain_word(word: str) -> dict[str, Any]:
             "text": "\n".join(lines),
         }
     if (variable := load_variables().get(word)) is not None:
-        text = f"{word}: on the NPU {variable.npu or 'nothing'}" + (
-            f"\n  {variable.note}." if variable.note else ""
-        )
+        text = f"{word}: on the NPU {variable.npu or 'nothing'}" + (f"\n  {variable.note}." if variable.note else "")
         return {"variable": word, "npu": variable.npu, "note": variable.note, "text": text}
     if (library := load_libraries().get(word.partition(".")[0].replace("-", "_"))) is not None:
         lines = [f"{library.name}: {library.status.value}", f"  {library.note}"]
@@ -74,12 +72,7 @@ def explain_word(word: str) -> dict[str, Any]:
         lines += [f"  {name}: {text}" for name, text in library.uses.items() if not only or name == word]
         lines += [f"  install: {library.install}"] if library.install else []
         lines += [f"  see {library.link}"] if library.link else []
-        return {
-            "package": library.name,
-            "status": library.status,
-            "note": library.note,
-            "text": "\n".join(lines),
-        }
+        return {"package": library.name, "status": library.status, "note": library.note, "text": "\n".join(lines)}
     if (error := load_error_rows().get(word)) is not None:
         text = f"{word}: {error.cause}\n  fix   {error.fix}"
         text += f"\n  next  {error.next}" if error.next else ""
@@ -95,12 +88,15 @@ def explain_word(word: str) -> dict[str, Any]:
     if (facts := _of_torch(word)) is not None:
         return {**facts, "rules": [entry.code for entry in rules], "text": "\n".join([facts["text"], *about])}
     if about:
-        return {
-            "word": word,
-            "rules": [entry.code for entry in rules],
-            "text": "\n".join([f"{word}:", *about]),
-        }
-    known = [*build_catalogue(), *load_apis(), *load_variables(), *load_libraries(), *support.list_measured_apis(), *load_error_rows()]
+        return {"word": word, "rules": [entry.code for entry in rules], "text": "\n".join([f"{word}:", *about])}
+    known = [
+        *build_catalogue(),
+        *load_apis(),
+        *load_variables(),
+        *load_libraries(),
+        *support.list_measured_apis(),
+        *load_error_rows(),
+    ]
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)
@@ -120,19 +116,9 @@ def _of_torch(word: str) -> dict[str, Any] | None:
         lines = [f"{api.name}: {WORDS[api.how.value]} ({measured})"]
         lines += [f"  {WORDS[how] + ':':<18} {', '.join(dtypes)}" for how, dtypes in by_how.items() if dtypes]
         lines += [f"  the CPU computes   aten::{operator}" for operator in api.on_cpu]
-        return {
-            "api": api.name,
-            "how": api.how,
-            "dtypes": by_how,
-            "operators": api.operators,
-            "text": "\n".join(lines),
-        }
+        return {"api": api.name, "how": api.how, "dtypes": by_how, "operators": api.operators, "text": "\n".join(lines)}
     if (instead := support.load_removed_names().get(name)) is not None:
-        return {
-            "api": name,
-            "how": "removed",
-            "text": f"{name}: removed from torch\n  instead: {', '.join(instead)}",
-        }
+        return {"api": name, "how": "removed", "text": f"{name}: removed from torch\n  instead: {', '.join(instead)}"}
     operator = support.judge_operator(word)
     if operator.how is not How.UNKNOWN and "::" not in operator.name:
         lines = [f"aten::{operator.name}: {WORDS[operator.how.value]} ({measured})"]
@@ -146,12 +132,7 @@ def _of_torch(word: str) -> dict[str, Any] | None:
 
 
 def _rule(entry: Entry) -> dict[str, Any]:
-    lines = [
-        f"{entry.code}: {entry.title} ({entry.safety})",
-        "",
-        entry.why,
-        *([entry.next] if entry.next else []),
-    ]
+    lines = [f"{entry.code}: {entry.title} ({entry.safety})", "", entry.why, *([entry.next] if entry.next else [])]
     for before, after in entry.rewrites[:4]:
         lines += ["", "before:", *_indented(before), "after:", *_indented(after)]
     for head, texts in (("reported, not changed:", entry.reports), ("left alone:", entry.ignores)):
@@ -162,13 +143,7 @@ def _rule(entry: Entry) -> dict[str, Any]:
             lines.pop()
     if entry.reference:
         lines += ["", f"see {entry.reference}"]
-    return {
-        "code": entry.code,
-        "title": entry.title,
-        "why": entry.why,
-        "next": entry.next,
-        "text": "\n".join(lines),
-    }
+    return {"code": entry.code, "title": entry.title, "why": entry.why, "next": entry.next, "text": "\n".join(lines)}
 
 
 def _indented(text: str) -> list[str]:

@@ -33,9 +33,7 @@ SOC = "Ascend910B1"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport export`."""
     parser.add_argument("checkpoint", type=Path, metavar="CKPT", help="as for `torchport checkpoint`")
-    parser.add_argument(
-        "--model", required=True, metavar="MODULE:FACTORY", help="what makes the model; it is run"
-    )
+    parser.add_argument("--model", required=True, metavar="MODULE:FACTORY", help="what makes the model; it is run")
     parser.add_argument("--arguments", default="{}", metavar="JSON", help="keyword arguments for the factory")
     parser.add_argument(
         "--input",
@@ -45,52 +43,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="[NAME:]SIZES[:DTYPE[:BELOW]], once for each input; BELOW bounds the integers that are tried",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the .onnx file to write")
-    parser.add_argument(
-        "--check", type=Path, metavar="FILE", help="export nothing, and compare this .onnx file"
-    )
+    parser.add_argument("--check", type=Path, metavar="FILE", help="export nothing, and compare this .onnx file")
     parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
     parser.add_argument("--part", help="which part of the checkpoint holds the weights")
     parser.add_argument(
         "--allow-missing", action="store_true", help="keep what the factory has put where names are missing"
     )
-    parser.add_argument(
-        "--allow-unexpected", action="store_true", help="leave out what the model has no name for"
-    )
+    parser.add_argument("--allow-unexpected", action="store_true", help="leave out what the model has no name for")
     shape = parser.add_argument_group("the ONNX model")
     shape.add_argument(
         "--opset", default="11", help=f"number, or newest ({NEWEST}) (default: 11, which every ATC takes)"
     )
     shape.add_argument(
-        "--exporter",
-        choices=["auto", "torchscript", "dynamo"],
-        default="auto",
-        help="auto takes the first that works",
+        "--exporter", choices=["auto", "torchscript", "dynamo"], default="auto", help="auto takes the first that works"
     )
     shape.add_argument("--fp16", action="store_true", help="weights and computation in half precision")
-    shape.add_argument(
-        "--static", action="store_true", help="no dynamic axes (default: the first of each input)"
-    )
-    shape.add_argument(
-        "--dynamic", action="append", metavar="NAME:AXES", help="dynamic axes of an input, e.g. ids:0,1"
-    )
-    shape.add_argument(
-        "--output-names", metavar="A,B", help="names of the outputs (default: from the model's keys)"
-    )
+    shape.add_argument("--static", action="store_true", help="no dynamic axes (default: the first of each input)")
+    shape.add_argument("--dynamic", action="append", metavar="NAME:AXES", help="dynamic axes of an input, e.g. ids:0,1")
+    shape.add_argument("--output-names", metavar="A,B", help="names of the outputs (default: from the model's keys)")
     chip = parser.add_argument_group("for the chip")
+    chip.add_argument("--soc", default=SOC, metavar="NAME", help=f"as aclrtGetSocName gives it (default: {SOC})")
     chip.add_argument(
-        "--soc", default=SOC, metavar="NAME", help=f"as aclrtGetSocName gives it (default: {SOC})"
+        "--cann", metavar="VERSION", help="judge opset and operators for this CANN (default: the newest known)"
     )
-    chip.add_argument(
-        "--cann",
-        metavar="VERSION",
-        help="judge opset and operators for this CANN (default: the newest known)",
-    )
-    chip.add_argument(
-        "--precision", choices=atc.PRECISIONS, help="--precision_mode for atc (default: by the chip)"
-    )
-    chip.add_argument(
-        "--om", type=Path, metavar="FILE", help="run atc, where there is one, and write this .om file"
-    )
+    chip.add_argument("--precision", choices=atc.PRECISIONS, help="--precision_mode for atc (default: by the chip)")
+    chip.add_argument("--om", type=Path, metavar="FILE", help="run atc, where there is one, and write this .om file")
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -118,9 +95,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     )
     taken = atc.judge_operators(done["operators"], done["opset"], arguments.cann) if "operators" in done else None
     if arguments.json:
-        print(
-            json.dumps(done | {"holds": holds, "file": str(target), "atc": words, "taken": taken}, indent=1)
-        )
+        print(json.dumps(done | {"holds": holds, "file": str(target), "atc": words, "taken": taken}, indent=1))
     elif not arguments.quiet:
         _print(done, target, words, taken, arguments.soc)
     if not holds:
@@ -166,9 +141,7 @@ def _job(arguments: argparse.Namespace) -> Job:
     )
 
 
-def _print(
-    done: dict[str, Any], target: Path, words: list[str], taken: dict[str, Any] | None, soc: str
-) -> None:
+def _print(done: dict[str, Any], target: Path, words: list[str], taken: dict[str, Any] | None, soc: str) -> None:
     loaded = done["loaded"]
     stripped = f", without {' '.join(loaded['removed'])}" if loaded["removed"] else ""
     print(escape_unprintable(f"weights    {loaded['loaded']} tensors of {done['part'] or 'the checkpoint'}{stripped}"))
@@ -199,9 +172,7 @@ def _print_taken(taken: dict[str, Any]) -> None:
         print("ATC        which opsets this CANN takes is not known")
     elif not taken["opset_taken"]:
         first, last = taken["opsets"]
-        print(
-            f"ATC        takes opsets {first} to {last}, not {taken['opset']}: export with one of these (--opset)"
-        )
+        print(f"ATC        takes opsets {first} to {last}, not {taken['opset']}: export with one of these (--opset)")
     for name, why in taken["refused"].items():
         print(escape_unprintable(f"           {name}: not taken: {why}"))
     for name, why in taken["unknown"].items():

@@ -49,17 +49,11 @@ EXIT = {"holds": 0, "does not hold": 1, "undecided": UNDECIDED}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="output folder (default: torchport-out/<script>, one per script)",
+        "--out", type=Path, metavar="DIR", help="output folder (default: torchport-out/<script>, one per script)"
     )
     parser.add_argument("--steps", type=_count, metavar="N", help="end both runs after N steps")
     parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        metavar="S",
-        help="stop a run after this many seconds and judge what there is",
+        "--timeout", type=_seconds, metavar="S", help="stop a run after this many seconds and judge what there is"
     )
     parser.add_argument(
         "--reference",
@@ -67,24 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="REC",
         help="compare with this recording of the original, made by `torchport run --record`",
     )
+    parser.add_argument("--nproc", type=_count, metavar="N", help="start the script as N ranks, as torchrun does")
     parser.add_argument(
-        "--nproc", type=_count, metavar="N", help="start the script as N ranks, as torchrun does"
-    )
-    parser.add_argument(
-        "--main",
-        type=Path,
-        metavar="SCRIPT",
-        help="the script that trains, where a folder is given to be converted",
+        "--main", type=Path, metavar="SCRIPT", help="the script that trains, where a folder is given to be converted"
     )
     parser.add_argument(
         "--no-follow", action="store_true", help="convert the script alone, not the modules that it imports"
     )
     parser.add_argument(
-        "--from",
-        dest="start",
-        choices=STEPS,
-        default=STEPS[0],
-        help="first step to do; earlier ones are kept",
+        "--from", dest="start", choices=STEPS, default=STEPS[0], help="first step to do; earlier ones are kept"
     )
     parser.add_argument("--tolerance", type=parse_relative_tolerance, metavar="X", help=TOLERANCE)
     parser.add_argument(

@@ -46,11 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nproc", type=_positive, metavar="N", help="also as N ranks, one per NPU")
     parser.add_argument("--steps", type=_positive, default=3, metavar="N", help="steps to run (default: 3)")
     parser.add_argument(
-        "--limit",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="for each run of the script (default: 300)",
+        "--limit", type=float, default=300.0, metavar="SECONDS", help="for each run of the script (default: 300)"
     )
     parser.add_argument(
         "--host-memory",
@@ -59,12 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="end a run that takes more of this machine's memory, such as 16GiB (default: when there is no more)",
     )
-    parser.add_argument(
-        "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
-    )
-    parser.add_argument(
-        "--no-tries", action="store_true", help="where memory is out, do not try what would fit"
-    )
+    parser.add_argument("--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself")
+    parser.add_argument("--no-tries", action="store_true", help="where memory is out, do not try what would fit")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a report")
 
 
@@ -72,9 +64,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     """Predict, print, and answer 0 where it fits, else 1."""
     soc, _ = chips.select_chip({**os.environ, "VNPU_SOC": arguments.soc} if arguments.soc else None)
     if vnpu.detect({**os.environ, "TORCHPORT_BACKEND": "vnpu"}).kind is not vnpu.Kind.VNPU:
-        raise TorchportError(
-            "the virtual NPU is not built, which runs the script", hint="`make setup` builds it."
-        )
+        raise TorchportError("the virtual NPU is not built, which runs the script", hint="`make setup` builds it.")
     if arguments.html is not None:
         with name_path_in_errors(arguments.html):
             arguments.html.resolve().parent.stat()

@@ -26,13 +26,7 @@ from torchport.errors import TorchportError
 from torchport.report.wording import format_count
 
 ACTIONS = ("show", "text", "extract", "overflow", "import")
-NEEDS = {
-    "show": (),
-    "text": ("step",),
-    "extract": ("step", "op", "output"),
-    "overflow": (),
-    "import": ("output",),
-}
+NEEDS = {"show": (), "text": ("step",), "extract": ("step", "op", "output"), "overflow": (), "import": ("output",)}
 TAKES = {
     "show": ("step", "rank"),
     "text": ("step", "rank"),
@@ -45,9 +39,7 @@ TAKES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport record`."""
     parser.add_argument("action", choices=ACTIONS, help="what to do; see above")
-    parser.add_argument(
-        "recording", type=Path, metavar="DIR", help="a recording; for import a folder of dump files"
-    )
+    parser.add_argument("recording", type=Path, metavar="DIR", help="a recording; for import a folder of dump files")
     parser.add_argument("--step", type=int, metavar="N", help="of this step, from 0")
     parser.add_argument("--rank", type=int, metavar="R", help="of this rank (default: 0)")
     parser.add_argument("--op", metavar="NAME[:I]", help="the I-th call of this operator in the step")
@@ -62,9 +54,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         if given and name not in TAKES[action]:
             raise TorchportError(f"{action} takes no {option}")
         if not given and name in NEEDS[action]:
-            raise TorchportError(
-                f"{action} needs {option}", hint=f"torchport record {action} --help has an example."
-            )
+            raise TorchportError(f"{action} needs {option}", hint=f"torchport record {action} --help has an example.")
     # Here: these need numpy, which not every command's user has.
     from torchport.record.operators import cases, dumps, listing
 
@@ -102,8 +92,7 @@ def _overflow(arguments: argparse.Namespace) -> int:
     flags = [event["step"] for event in recorded.recording.of_kind("overflowed")]
     lines = [one.sentence for one in found]
     lines += [
-        f"step {step}: the NPU's overflow flag is up, which has the largest number for infinity"
-        for step in flags
+        f"step {step}: the NPU's overflow flag is up, which has the largest number for infinity" for step in flags
     ]
     data = {"overflows": [dataclasses.asdict(one) for one in found], "flags": flags}
     _say(arguments, data, lines or ["every result is a number, or was asked not to be"])

@@ -53,12 +53,8 @@ VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
-    parser.add_argument(
-        "--audit", type=Path, metavar="FILE", help="write what was done to each call, as JSON lines"
-    )
-    parser.add_argument(
-        "--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself"
-    )
+    parser.add_argument("--audit", type=Path, metavar="FILE", help="write what was done to each call, as JSON lines")
+    parser.add_argument("--as-is", action="store_true", help="redirect nothing: the script asks for the NPU itself")
     parser.add_argument(
         "--check-memory",
         action="store_true",
@@ -88,22 +84,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="keep the operators of the last N steps; of those before the first NaN or infinity for good",
     )
+    recorded.add_argument("--max-bytes", type=_bytes, metavar="SIZE", help="end the recording of operators at 2G, say")
     recorded.add_argument(
-        "--max-bytes", type=_bytes, metavar="SIZE", help="end the recording of operators at 2G, say"
-    )
-    recorded.add_argument(
-        "--on-full",
-        choices=("stop", "drop"),
-        help="a full disk stops the run (default), or the recording alone",
+        "--on-full", choices=("stop", "drop"), help="a full disk stops the run (default), or the recording alone"
     )
     recorded.add_argument("--force", action="store_true", help="replace the recording that DIR holds")
     recorded.add_argument("--steps", type=_positive, metavar="N", help="end a recorded run after N steps")
     several = parser.add_argument_group("several processes, one per NPU")
     several.add_argument(
-        "--nproc",
-        type=_processes,
-        metavar="N",
-        help="processes on this machine; auto: one per NPU of --device-list",
+        "--nproc", type=_processes, metavar="N", help="processes on this machine; auto: one per NPU of --device-list"
     )
     several.add_argument(
         "--device-list",
@@ -112,13 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the NPUs that the script sees: its process i gets the i-th of them in ascending order",
     )
     several.add_argument("--nnodes", type=_positive, default=1, metavar="N", help="machines (default 1)")
-    several.add_argument(
-        "--node-rank", type=int, default=0, metavar="I", help="which of them this is, from 0"
-    )
+    several.add_argument("--node-rank", type=int, default=0, metavar="I", help="which of them this is, from 0")
     several.add_argument("--master-addr", default="127.0.0.1", metavar="HOST", help="address of machine 0")
-    several.add_argument(
-        "--master-port", type=int, metavar="PORT", help="a free port there (default: any, or 29500)"
-    )
+    several.add_argument("--master-port", type=int, metavar="PORT", help="a free port there (default: any, or 29500)")
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -130,8 +115,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     for name in ("on", "steps", "level", "filter", "keep_last", "max_bytes", "on_full", "force"):
         if arguments.record is None and getattr(arguments, name):
             raise TorchportError(
-                f"--{name.replace('_', '-')} is for a recorded run",
-                hint="Give --record DIR, or leave it out.",
+                f"--{name.replace('_', '-')} is for a recorded run", hint="Give --record DIR, or leave it out."
             )
     devices = arguments.device_list or []
     launch = launch_of(arguments, nproc=_nproc(arguments, devices), where=_where(arguments))
@@ -178,14 +162,15 @@ def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:
                 )
         return None
     wanted = Wanted.from_words(
-        arguments.level or LEVELS[0], arguments.filter or (), arguments.max_bytes, arguments.on_full or "stop",
+        arguments.level or LEVELS[0],
+        arguments.filter or (),
+        arguments.max_bytes,
+        arguments.on_full or "stop",
         arguments.keep_last,
-    )  # fmt: skip
+    )
     if importlib.util.find_spec("h5py") is None:
         if arguments.level or arguments.filter or arguments.max_bytes or arguments.keep_last:
-            raise TorchportError(
-                "operators are kept in HDF5 files, which needs h5py", hint="pip install 'h5py>=3.11'"
-            )
+            raise TorchportError("operators are kept in HDF5 files, which needs h5py", hint="pip install 'h5py>=3.11'")
         if not arguments.quiet:
             print("torchport run: operators are not recorded: h5py is not installed", file=sys.stderr)
         return None
@@ -236,8 +221,7 @@ def _nproc(arguments: argparse.Namespace, devices: list[int]) -> int | None:
             raise TorchportError("--nproc auto needs a --device-list to count", hint="Or give a number.")
     if devices and processes is not None and processes > len(devices):
         raise TorchportError(
-            f"{processes} processes cannot share the {len(devices)} NPUs of --device-list",
-            hint="Each needs its own.",
+            f"{processes} processes cannot share the {len(devices)} NPUs of --device-list", hint="Each needs its own."
         )
     return 1 if processes is None and arguments.nnodes > 1 else processes
 
@@ -271,9 +255,7 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
         always["TORCHPORT_DIAGNOSE"] = "1"
     if arguments.as_is:
         if arguments.audit:
-            raise TorchportError(
-                "--as-is redirects nothing that --audit could write down", hint="Drop one of them."
-            )
+            raise TorchportError("--as-is redirects nothing that --audit could write down", hint="Drop one of them.")
         return {**always, "TORCHPORT_AUTO": "0"}
     changes = {**always, "TORCHPORT_AUTO": "1"}
     if arguments.quiet:
@@ -282,9 +264,7 @@ def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]
         try:
             arguments.audit.write_text("")
         except OSError as error:
-            raise TorchportError(
-                f"the audit file {arguments.audit} cannot be written: {error.strerror}"
-            ) from error
+            raise TorchportError(f"the audit file {arguments.audit} cannot be written: {error.strerror}") from error
         changes["TORCHPORT_AUDIT"] = str(arguments.audit.resolve())
     return changes
 

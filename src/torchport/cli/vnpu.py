@@ -30,13 +30,9 @@ CHECKS = ("code and page", "code", "definition", "page", "incomplete", "unknown"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `torchport vnpu`."""
     parser.add_argument("action", choices=list(ACTIONS), help="what to do; see above")
-    parser.add_argument(
-        "--mindspore", action="store_true", help="for env: what MindSpore needs, in its environment"
-    )
+    parser.add_argument("--mindspore", action="store_true", help="for env: what MindSpore needs, in its environment")
     listing = parser.add_argument_group("for ops")
-    listing.add_argument(
-        "--status", choices=["implemented", "elsewhere", "gap", "unexported"], help="only these"
-    )
+    listing.add_argument("--status", choices=["implemented", "elsewhere", "gap", "unexported"], help="only these")
     listing.add_argument("--family", help="only this family, e.g. pointwise")
     listing.add_argument("--checks", choices=CHECKS, help="only those whose checks come from there")
     listing.add_argument("--tier", type=int, help="only this tier (1 = needed by common models)")
@@ -107,11 +103,7 @@ def _env(arguments: argparse.Namespace) -> None:
 
 def _ops(arguments: argparse.Namespace) -> None:
     wanted = {key: getattr(arguments, key) for key in ("status", "family", "tier", "checks")}
-    rows = [
-        row
-        for row in vnpu.operators()
-        if all(value is None or row[key] == value for key, value in wanted.items())
-    ]
+    rows = [row for row in vnpu.operators() if all(value is None or row[key] == value for key, value in wanted.items())]
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return

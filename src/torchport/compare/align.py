@@ -15,22 +15,103 @@ from collections.abc import Iterator, Mapping, Sequence
 from torchport.record.operators.reading import Call
 
 # What moves numbers or makes none.
-MOVES = frozenset({
-    "view", "_unsafe_view", "reshape", "t", "transpose", "permute", "expand", "select", "slice", "unsqueeze",
-    "squeeze", "detach", "alias", "as_strided", "clone", "_to_copy", "copy_", "contiguous", "empty", "empty_like",
-    "empty_strided", "new_empty", "new_empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full",
-    "full_like", "fill_", "zero_", "lift_fresh", "_local_scalar_dense", "resize_", "set_", "arange",
-    "scalar_tensor", "new_zeros", "new_ones", "new_full", "split", "split_with_sizes", "unbind", "chunk", "narrow",
-    "stack", "cat", "item", "is_pinned", "_pin_memory", "_reshape_alias", "expand_as", "slice_backward",
-    "select_backward", "npu_format_cast", "npu_dtype_cast", "_npu_dtype_cast", "diagonal", "unfold", "movedim",
-})  # fmt: skip
+MOVES = frozenset(
+    {
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "t",
+        "transpose",
+        "permute",
+        "expand",
+        "select",
+        "slice",
+        "unsqueeze",
+        "squeeze",
+        "detach",
+        "alias",
+        "as_strided",
+        "clone",
+        "_to_copy",
+        "copy_",
+        "contiguous",
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "full",
+        "full_like",
+        "fill_",
+        "zero_",
+        "lift_fresh",
+        "_local_scalar_dense",
+        "resize_",
+        "set_",
+        "arange",
+        "scalar_tensor",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "chunk",
+        "narrow",
+        "stack",
+        "cat",
+        "item",
+        "is_pinned",
+        "_pin_memory",
+        "_reshape_alias",
+        "expand_as",
+        "slice_backward",
+        "select_backward",
+        "npu_format_cast",
+        "npu_dtype_cast",
+        "_npu_dtype_cast",
+        "diagonal",
+        "unfold",
+        "movedim",
+    }
+)
 # Operators that the CPU and an NPU call alike, so that one which has no partner is missing.
-ALIKE = frozenset({
-    "relu", "relu_", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "hardswish", "hardtanh", "softplus",
-    "mish", "native_layer_norm", "native_batch_norm", "native_group_norm", "convolution", "embedding",
-    "max_pool2d_with_indices", "avg_pool2d", "_log_softmax", "nll_loss_forward", "mse_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "masked_fill", "cumsum", "topk", "sort",
-})  # fmt: skip
+ALIKE = frozenset(
+    {
+        "relu",
+        "relu_",
+        "gelu",
+        "silu",
+        "sigmoid",
+        "tanh",
+        "leaky_relu",
+        "elu",
+        "hardswish",
+        "hardtanh",
+        "softplus",
+        "mish",
+        "native_layer_norm",
+        "native_batch_norm",
+        "native_group_norm",
+        "convolution",
+        "embedding",
+        "max_pool2d_with_indices",
+        "avg_pool2d",
+        "_log_softmax",
+        "nll_loss_forward",
+        "mse_loss",
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "masked_fill",
+        "cumsum",
+        "topk",
+        "sort",
+    }
+)
 
 
 def strip_namespace(call: Call) -> str:
@@ -41,18 +122,22 @@ def strip_namespace(call: Call) -> str:
 def select_significant_forward(calls: Sequence[Call], *, alike: bool) -> list[Call]:
     """The forward calls that compute something; with `alike` only those that all devices call alike."""
     return [
-        call for call in calls
-        if call.phase == "forward" and strip_namespace(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
+        call
+        for call in calls
+        if call.phase == "forward"
+        and strip_namespace(call) not in MOVES
+        and not call.name.startswith(("module::", "c10d::"))
         and (not alike or strip_namespace(call) in ALIKE)
-    ]  # fmt: skip
+    ]
 
 
 def significant_of(calls: Sequence[Call]) -> list[Call]:
     """The calls of any one pass that compute something."""
     return [
-        call for call in calls
+        call
+        for call in calls
         if strip_namespace(call) not in MOVES and not call.name.startswith(("module::", "c10d::"))
-    ]  # fmt: skip
+    ]
 
 
 Anchors = tuple[Mapping[int, int], Mapping[int, int]]

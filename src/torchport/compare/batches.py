@@ -44,9 +44,10 @@ def compare_global_batches(reference: Operators, port: Operators) -> list[Cause]
                     DATA,
                     f"{missing} of the {sizes[0]} samples of the global batch are others in step {number} "
                     f"(tensor {place} of the batch, rebuilt from {ranks[0]} and {ranks[1]} processes)",
-                    number, by=missing / sizes[0],
+                    number,
+                    by=missing / sizes[0],
                 )
-            ]  # fmt: skip
+            ]
     return []
 
 
@@ -98,13 +99,7 @@ def _given(step: Step) -> Iterator[Tensor]:
             continue
         for one in inputs:
             # Names are known when a module has run once.
-            if (
-                one.storage in made
-                or one.storage in seen
-                or one.name
-                or one.requires_grad
-                or one.elements <= 1
-            ):
+            if one.storage in made or one.storage in seen or one.name or one.requires_grad or one.elements <= 1:
                 continue
             seen.add(one.storage)
             yield one

@@ -57,10 +57,18 @@ def of_spec(spec: Mapping[str, Any], out: Path) -> dict[str, Any]:
     for place, (_, bits) in enumerate(made):
         numpy.save(out / f"input{place}.npy", bits)
     described: dict[str, Any] = {
-        "name": name, "overload": overload, "phase": "forward", "module": "", "source": "", "step": -1, "rank": 0,
-        "inputs": [about for about, _ in made], "outputs": [], "written": [],
+        "name": name,
+        "overload": overload,
+        "phase": "forward",
+        "module": "",
+        "source": "",
+        "step": -1,
+        "rank": 0,
+        "inputs": [about for about, _ in made],
+        "outputs": [],
+        "written": [],
         "arguments": spec.get("arguments", [{"t": place} for place in range(len(made))]),
-    }  # fmt: skip
+    }
     # The device is that of whoever runs it: what it may do is what an NPU declares.
     return _finish(described, out, on_npu=True, hardware=True)
 

@@ -133,9 +133,7 @@ def assert_within_rounding(made: dict[int, Any], cpu: dict[int, Any], exact: dic
     for place in places:
         got, own, right = made[place], cpu[place], exact[place]
         said = f"{what} {place}"
-        assert got.shape == right.shape, (
-            f"{said} has the shape {tuple(got.shape)}, {tuple(right.shape)} is right"
-        )
+        assert got.shape == right.shape, f"{said} has the shape {tuple(got.shape)}, {tuple(right.shape)} is right"
         finite = torch.isfinite(right) & torch.isfinite(own)
         assert bool(torch.isfinite(got)[finite].all()), f"{said} has no number where there are numbers"
         off, mine = (compute_rms((one.to(right.dtype) - right)[finite]) for one in (got, own))
@@ -163,14 +161,17 @@ def test_recorded() -> None:
 
 def test_forward() -> None:
     """What the device gives."""
-    assert_within_rounding(select_floating(run_operator(load_inputs(DEVICE), DEVICE)), run_on_cpu(wide=False), run_on_cpu(wide=True), "result")
+    assert_within_rounding(
+        select_floating(run_operator(load_inputs(DEVICE), DEVICE)),
+        run_on_cpu(wide=False),
+        run_on_cpu(wide=True),
+        "result",
+    )
 
 
 def compute_gradients(device: str, *, wide: bool = False) -> dict[int, Any]:
     given = load_inputs(device, wide=wide, grad=True)
-    followed = [
-        one for one in run_operator(given, device, wide=wide) if isinstance(one, torch.Tensor) and one.grad_fn
-    ]
+    followed = [one for one in run_operator(given, device, wide=wide) if isinstance(one, torch.Tensor) and one.grad_fn]
     leaves = [one for one in given if isinstance(one, torch.Tensor) and one.requires_grad]
     if not followed or not leaves:
         pytest.skip("autograd does not follow this operator")

@@ -75,12 +75,8 @@ def explain_failure(text: str) -> tuple[str, str]:
         match = re.search(row.pattern, text)
         if match is not None:
             return (
-                match.expand(row.words)
-                if match.re.groups and match.group(1)
-                else row.words.replace("\\1", "it"),
-                match.expand(row.remedy)
-                if match.re.groups and match.group(1)
-                else row.remedy.replace("\\1", ""),
+                match.expand(row.words) if match.re.groups and match.group(1) else row.words.replace("\\1", "it"),
+                match.expand(row.remedy) if match.re.groups and match.group(1) else row.remedy.replace("\\1", ""),
             )
     return "", ""
 

@@ -49,9 +49,7 @@ class Side:
     def from_step(cls, step: Step) -> Side:
         """All of its calls; the device is that of most results."""
         calls = list(step.calls())
-        devices = Counter(
-            one.device.partition(":")[0] for call in calls for one in call.outputs if one is not None
-        )
+        devices = Counter(one.device.partition(":")[0] for call in calls for one in call.outputs if one is not None)
         return cls(calls, devices.most_common(1)[0][0] if devices else "")
 
 
@@ -67,12 +65,11 @@ def find_causes(reference: Operators, port: Operators, rank: int = 0, *, other_r
         with one.step(number) as first, other.step(number) as second:
             sides = Side.from_step(first), Side.from_step(second)
             looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
-                (_arguments, functools.partial(_operators, inside=True), _updates) if other_ranks
+                (_arguments, functools.partial(_operators, inside=True), _updates)
+                if other_ranks
                 else (_data, _arguments, _operators, _draws, _collectives, _updates)
-            )  # fmt: skip
-            if (
-                number == steps[0]
-            ):  # later ones are what training made of them, with the rounding of each machine
+            )
+            if number == steps[0]:  # later ones are what training made of them, with the rounding of each machine
                 found += _weights(number, *sides)
             for look in looks:
                 found += look(number, *sides)
@@ -98,15 +95,19 @@ def _inputs(side: Side) -> Iterator[tuple[Call, Tensor]]:
 def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:
     sides = [{tensor.name: tensor for _, tensor in _inputs(side) if tensor.name} for side in (one, other)]
     apart = {
-        name: by for name, tensor in sides[0].items()
+        name: by
+        for name, tensor in sides[0].items()
         if name in sides[1] and (by := measure_distance(tensor, sides[1][name])) > ROUNDING
-    }  # fmt: skip
+    }
     if apart:
         names = sorted(apart, key=lambda name: -apart[name])
         yield Cause(
-            WEIGHT, f"{_list(names)}: not the same numbers before step {number}, {max(apart.values()):.2g} relative",
-            number, names[0].rpartition(".")[0], by=max(apart.values()),
-        )  # fmt: skip
+            WEIGHT,
+            f"{_list(names)}: not the same numbers before step {number}, {max(apart.values()):.2g} relative",
+            number,
+            names[0].rpartition(".")[0],
+            by=max(apart.values()),
+        )
 
 
 def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
@@ -118,9 +119,13 @@ def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
             by := measure_distance(first, second)
         ) > ROUNDING:
             yield Cause(
-                DATA, f"the model is given other data in step {number}: {second.dtype} {list(second.shape)}",
-                number, call.module, call.source, by,
-            )  # fmt: skip
+                DATA,
+                f"the model is given other data in step {number}: {second.dtype} {list(second.shape)}",
+                number,
+                call.module,
+                call.source,
+                by,
+            )
             return
 
 
@@ -153,8 +158,10 @@ def _arguments(number: int, one: Side, other: Side) -> Iterator[Cause]:
                     HYPER_PARAMETER,
                     f"{second.name} in {second.module or f'the {second.phase} pass'} is given {_word(b)} as its "
                     f"argument {place}, {_word(a)} in the reference",
-                    number, second.module, second.source,
-                )  # fmt: skip
+                    number,
+                    second.module,
+                    second.source,
+                )
                 return
     yield from _update_numbers(number, *updates)
 
@@ -200,9 +207,11 @@ def _words(values: Sequence[float]) -> str:
 
 def _plain(value: Any) -> bool:
     """What says how to compute: a number, a truth value, a word, or a list of them."""
-    return value is None or isinstance(value, (bool, int, float, str)) or (
-        isinstance(value, list) and all(map(_plain, value))
-    )  # fmt: skip
+    return (
+        value is None
+        or isinstance(value, (bool, int, float, str))
+        or (isinstance(value, list) and all(map(_plain, value)))
+    )
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -231,9 +240,12 @@ def _operators(number: int, one: Side, other: Side, *, inside: bool = False) -> 
                 continue  # other operators that give the same
             where = "only the reference calls" if second is None else "the reference does not call"
             yield Cause(
-                OPERATOR, f"{where} {call.name} in {call.module or 'no module'} ({call.source or 'no source'})",
-                number, call.module, call.source,
-            )  # fmt: skip
+                OPERATOR,
+                f"{where} {call.name} in {call.module or 'no module'} ({call.source or 'no source'})",
+                number,
+                call.module,
+                call.source,
+            )
             return
 
 
@@ -245,37 +257,46 @@ def _draws(number: int, one: Side, other: Side) -> Iterator[Cause]:
         masks = [call.outputs[-1] if call.outputs else None for call in (first, second)]
         if masks[0] is not None and masks[1] is not None and measure_distance(masks[0], masks[1]) > ROUNDING:
             yield Cause(
-                RANDOM, f"{second.name} in {second.module} draws other numbers in step {number}",
-                number, second.module, second.source,
-            )  # fmt: skip
+                RANDOM,
+                f"{second.name} in {second.module} draws other numbers in step {number}",
+                number,
+                second.module,
+                second.source,
+            )
             return
 
 
 def _collectives(number: int, one: Side, other: Side) -> Iterator[Cause]:
-    counts = [
-        Counter(call.name for call in side.calls if call.name.startswith("c10d::")) for side in (one, other)
-    ]
+    counts = [Counter(call.name for call in side.calls if call.name.startswith("c10d::")) for side in (one, other)]
     for name in sorted(counts[0].keys() | counts[1].keys()):
         if counts[0][name] != counts[1][name]:
             yield Cause(
-                COLLECTIVE, f"{name} is called {counts[1][name]} times in step {number}, {counts[0][name]} times in "
-                "the reference", number,
-            )  # fmt: skip
+                COLLECTIVE,
+                f"{name} is called {counts[1][name]} times in step {number}, {counts[0][name]} times in the reference",
+                number,
+            )
 
 
 def _updates(number: int, one: Side, other: Side) -> Iterator[Cause]:
     """Parameters that only the reference's optimizer writes."""
     sets = [
-        {tensor.name for call in side.calls if call.phase == "optimizer" for tensor in call.inputs
-         if tensor is not None and tensor.name}
+        {
+            tensor.name
+            for call in side.calls
+            if call.phase == "optimizer"
+            for tensor in call.inputs
+            if tensor is not None and tensor.name
+        }
         for side in (one, other)
-    ]  # fmt: skip
+    ]
     missing = sorted(sets[0] - sets[1])
     if missing and sets[1]:
         yield Cause(
-            OPERATOR, f"{_list(missing)}: not updated in step {number}, where the reference's optimizer does",
-            number, missing[0].rpartition(".")[0],
-        )  # fmt: skip
+            OPERATOR,
+            f"{_list(missing)}: not updated in step {number}, where the reference's optimizer does",
+            number,
+            missing[0].rpartition(".")[0],
+        )
 
 
 def _settings(reference: Recording, port: Recording) -> Iterator[Cause]:
@@ -294,7 +315,7 @@ def _settings(reference: Recording, port: Recording) -> Iterator[Cause]:
                     f"optimizer {key[0]} has {name} {_word(b[name])} in its group {place}, {_word(a[name])} in "
                     "the reference",
                     key[1],
-                )  # fmt: skip
+                )
                 return
 
 

@@ -84,9 +84,7 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
             stderr=port.last_messages,
         )
     elif not (has_failed(port) or has_failed(reference) or reference.stopped) and port.status != reference.status:
-        yield error_finding(
-            "TP310", f"the port ends with {ended_how(port)}, the original with {ended_how(reference)}"
-        )
+        yield error_finding("TP310", f"the port ends with {ended_how(port)}, the original with {ended_how(reference)}")
 
 
 def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
@@ -104,9 +102,10 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
         return
     if len(reference.trained) != len(port.trained) and not has_failed(port):
         yield error_finding(
-            "TP303", f"the original trains in {_processes(reference)}, the port in {_processes(port)}",
+            "TP303",
+            f"the original trains in {_processes(reference)}, the port in {_processes(port)}",
             "Look for conditions on the number of devices.",
-        )  # fmt: skip
+        )
         return
     if has_failed(port) or port.stopped in (TIMEOUT, MEMORY) or has_failed(reference):
         return  # it is plain why they are fewer
@@ -244,9 +243,7 @@ def _our_bug(recording: Recording) -> Iterator[Finding]:
 def _failed_reference(reference: Recording) -> Finding:
     why, remedy = causes.explain_failure(_words(reference))
     detail = f": {why}" if why else ""
-    text = (
-        f"the original fails here {_reached(reference)}{detail} ({ended_how(reference)}{_cause(reference)})"
-    )
+    text = f"the original fails here {_reached(reference)}{detail} ({ended_how(reference)}{_cause(reference)})"
     return open_finding(
         "TP340",
         text,
@@ -273,9 +270,7 @@ def _remedy(recording: Recording) -> str:
 
 
 def _same_end(reference: Recording, port: Recording) -> bool:
-    theirs, ours = (
-        [event["error"].partition(":")[0] for event in one.of_kind("error")] for one in (reference, port)
-    )
+    theirs, ours = ([event["error"].partition(":")[0] for event in one.of_kind("error")] for one in (reference, port))
     return has_failed(reference) and reference.status == port.status and theirs == ours
 
 

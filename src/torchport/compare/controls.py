@@ -19,11 +19,7 @@ from torchport.record.recording import CALL, OPTIMIZER, Process
 from torchport.results.comparison import ControlRow, Noticed
 
 UPDATE, LAYER, SAMPLE = NAMES = ("update", "gradient", "sample")
-WORDS = {
-    UPDATE: "5 % of one update",
-    LAYER: "1 % of one layer's gradient",
-    SAMPLE: "one sample of the batch replaced",
-}
+WORDS = {UPDATE: "5 % of one update", LAYER: "1 % of one layer's gradient", SAMPLE: "one sample of the batch replaced"}
 # By how much the faults change the quantity that they are put into (`record.faults`).
 SHARES = {UPDATE: 0.05, LAYER: 0.01}
 # Where noise hides a fault from the bounds, a port that agrees with the original so many times closer than the fault is

@@ -68,11 +68,14 @@ class Culprit:
         row, others = self.replay.first, self.replay.wrong[1:]
         more = f"; so are {len(others)} later calls ({_names(others)})" if others else ""
         yield Finding(
-            WRONG, Severity.ERROR, Safety.REPORT, _location(row.source),
+            WRONG,
+            Severity.ERROR,
+            Safety.REPORT,
+            _location(row.source),
             f"first wrong: {_where(row)}, step {row.step}: {_size(row)}, introduced there, not inherited{more}",
             f"{self._kind(row)}. As a test with pytest: {self._case(row)}",
             evidence=dataclasses.asdict(row) | {"class": self._kind(row)},
-        )  # fmt: skip
+        )
 
     def _kind(self, row: Row) -> str:
         """The class; what a second run does not repeat is no error that can be found again."""
@@ -82,9 +85,7 @@ class Culprit:
     def _case(self, row: Row) -> str:
         """The command that makes a test of that call."""
         rows = self.replay.rows if self.replay else ()
-        before = sum(
-            one.step == row.step and one.operator == row.operator and one.call < row.call for one in rows
-        )
+        before = sum(one.step == row.step and one.operator == row.operator and one.call < row.call for one in rows)
         where = "DIR" if self.port is None else shlex.quote(str(self.port))
         return f"torchport case {where} --step {row.step} --op {row.operator}:{before} -o case"
 
@@ -92,57 +93,76 @@ class Culprit:
         for one in self.overflows[:1]:
             more = f"; the reference's are numbers, {len(self.overflows)} steps have some"
             yield Finding(
-                OVERFLOWS, Severity.ERROR, Safety.REPORT, _location(one.source), f"{OVERFLOW}: {one.sentence}{more}",
+                OVERFLOWS,
+                Severity.ERROR,
+                Safety.REPORT,
+                _location(one.source),
+                f"{OVERFLOW}: {one.sentence}{more}",
                 "Look at how large its inputs are, and whether they are so in the reference: torchport record overflow",
                 evidence=dataclasses.asdict(one),
-            )  # fmt: skip
+            )
 
     def _shaking(self) -> Iterator[Finding]:
         if self.unsteady:
             names = Counter(one.operator for one in self.unsteady)
             worst = max(self.unsteady, key=lambda one: one.by)
             yield Finding(
-                UNSTEADY, Severity.WARNING, Safety.REPORT, _location(worst.source),
+                UNSTEADY,
+                Severity.WARNING,
+                Safety.REPORT,
+                _location(worst.source),
                 f"{NONDETERMINISM}: {', '.join(name for name, _ in names.most_common(OTHERS))} give other results for "
                 f"the same inputs in a second run, {worst.by:.1g} apart at most ({worst.operator} in "
                 f"{worst.module or 'no module'}, step {worst.step})",
                 "torch.use_deterministic_algorithms(True) asks for operators that repeat themselves.",
                 evidence=dataclasses.asdict(worst),
-            )  # fmt: skip
+            )
 
     def _around(self) -> Iterator[Finding]:
         for place, cause in enumerate(self.causes):
             yield Finding(
-                DIFFERENT, Severity.ERROR if place == 0 else Severity.WARNING, Safety.REPORT, _location(cause.source),
+                DIFFERENT,
+                Severity.ERROR if place == 0 else Severity.WARNING,
+                Safety.REPORT,
+                _location(cause.source),
                 f"{cause.kind}: {cause.text}",
                 "No operator is to blame for that: look for what the device chooses in the script.",
                 evidence=dataclasses.asdict(cause),
-            )  # fmt: skip
+            )
 
     def _remarks(self) -> Iterator[Finding]:
         if self.replay is None:
             yield Finding(
-                UNJUDGED, Severity.INFO, Safety.REPORT, None,
+                UNJUDGED,
+                Severity.INFO,
+                Safety.REPORT,
+                None,
                 "operators were recorded without tensors: what they were given was compared, not what they compute",
                 f"Record the suspects with them: torchport run --record DIR --level tensor {self._suspects()} SCRIPT",
-            )  # fmt: skip
+            )
             return
         rows = [row for row in self.replay.rows if row.configured]
         if rows:
             worst = max(rows, key=lambda row: row.score)
             yield Finding(
-                CONFIGURED, Severity.INFO, Safety.REPORT, None,
+                CONFIGURED,
+                Severity.INFO,
+                Safety.REPORT,
+                None,
                 f"{len(rows)} calls are as exact as the device's settings say, and no more: {_where(worst)} is "
                 f"{worst.error:.1g} off, {worst.declared:.1g} is declared",
                 "torch.npu.matmul.allow_hf32 and torch.npu.conv.allow_hf32 choose it.",
-            )  # fmt: skip
+            )
         if self.replay.share < LEAST_SHARE:
             names = ", ".join(dict.fromkeys(operator for operator, _, _ in self.replay.unjudged[:OTHERS]))
             yield Finding(
-                UNJUDGED, Severity.WARNING, Safety.REPORT, None,
+                UNJUDGED,
+                Severity.WARNING,
+                Safety.REPORT,
+                None,
                 f"only {self.replay.share:.1%} of what operators computed could be judged; not {names}",
                 "The report lists what was not judged, and why.",
-            )  # fmt: skip
+            )
 
     def _suspects(self) -> str:
         """The filters that record the first modules whose results are apart, as far as statistics tell."""
@@ -181,7 +201,7 @@ class Culprit:
             "table": self._table(),
             "aligned": self.paired.to_json() if self.paired else None,
             "rows": [self._row(row) for row in ordered[:SHOWN]],
-        }  # fmt: skip
+        }
 
     def _class(self, code: str, first: Row | None) -> str:
         """Of the finding that comes first."""
@@ -198,10 +218,15 @@ class Culprit:
                 continue
             apart = self.paired.apart.get((row.step, row.call)) if self.paired else None
             texts = (row.operator, row.phase, row.module, row.source, row.spoilt or row.why)
-            rows.append([
-                row.step, row.call, int(row.wrong), *(_short(value) for value in (row.score, row.error, apart)),
-                *(strings.setdefault(text, len(strings)) for text in texts),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    row.step,
+                    row.call,
+                    int(row.wrong),
+                    *(_short(value) for value in (row.score, row.error, apart)),
+                    *(strings.setdefault(text, len(strings)) for text in texts),
+                ]
+            )
         return {"strings": list(strings), "rows": rows}
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -216,8 +241,8 @@ def find_culprit(
     """Judge the operators of two recordings; None where neither has any. `again` is a recording of the port's run once
     more, which shows what is not repeated; `steps` are those that are computed again.
 
-    Raises TorchportError where one alone has some, or they share no module, and as `replay_recording`, `compare_global_batches` and `find_unsteady_calls`
-    do.
+    Raises TorchportError where one alone has some, or they share no module, and as `replay_recording`,
+    `compare_global_batches` and `find_unsteady_calls` do.
     """
     one, other = Operators.read(reference), Operators.read(port)
     if not one.processes and not other.processes:
@@ -262,9 +287,8 @@ def _overflows(reference: Operators, port: Operators) -> list[Overflow]:
     """What the port's numbers run into and the reference's do not, but for what a GradScaler takes care of."""
     theirs = {(one.step, one.operator, one.module) for one in find_overflows(reference)}
     return [
-        one for one in find_overflows(port)
-        if not one.handled and (one.step, one.operator, one.module) not in theirs
-    ]  # fmt: skip
+        one for one in find_overflows(port) if not one.handled and (one.step, one.operator, one.module) not in theirs
+    ]
 
 
 def _of_one_script(one: Operators, other: Operators, rank: int) -> None:
@@ -305,9 +329,7 @@ def _short(value: float | None) -> float | None:
 
 def _where(row: Row) -> str:
     named = f", {row.names[0]}" if len(row.names) == 1 and row.phase != "forward" else ""
-    passed = {"forward": "", "backward": ", gradient", "optimizer": ", optimizer"}.get(
-        row.phase, f", {row.phase}"
-    )
+    passed = {"forward": "", "backward": ", gradient", "optimizer": ", optimizer"}.get(row.phase, f", {row.phase}")
     module = "the model" if row.module == "." else row.module or "outside of modules"
     return f"{module} ({row.operator}{passed}{named})"
 

@@ -17,9 +17,7 @@ from torchport.findings import Finding, Safety, Severity
 STEPWISE = "step by step"
 STATISTICALLY = "statistically"
 MIXED = "step by step at first, then statistically"
-TOO_FEW = (
-    f"Give the script arguments with which it trains at least {STATISTICAL.least} steps, better a hundred."
-)
+TOO_FEW = f"Give the script arguments with which it trains at least {STATISTICAL.least} steps, better a hundred."
 
 
 def curves_of(both: Sequence[Compared]) -> Iterator[Curve]:
@@ -30,11 +28,7 @@ def curves_of(both: Sequence[Compared]) -> Iterator[Curve]:
 
 
 def find_differences(
-    pairs: Sequence[Curve],
-    both: Sequence[Compared],
-    apart: Sequence[Compared],
-    method: str,
-    chaotic: int | None,
+    pairs: Sequence[Curve], both: Sequence[Compared], apart: Sequence[Compared], method: str, chaotic: int | None
 ) -> Iterator[Finding]:
     """What the quantities say, each in its own right; the first step where one differs comes first."""
     found: list[tuple[int, Finding]] = []
@@ -114,9 +108,7 @@ def _divergence_hint(errors: list[float], step: int, alone: bool) -> str:
     if step == 0 and not alone:  # D's optimizer may have made a step before G's first loss
         return "The first value differs already: the forward pass, the data, or the update of another loss before it."
     if step == 0:
-        return (
-            "The first value differs already: the forward pass or the data, not the training, is different."
-        )
+        return "The first value differs already: the forward pass or the data, not the training, is different."
     if max(errors[:step], default=0.0) < 1e-7:
         return f"Up to step {step - 1} the runs agree: look at the backward pass and the optimizer."
     return "The difference grows from step to step: a small error in an operator, or rounding that training amplifies."

@@ -38,14 +38,10 @@ def drawn_conditions(port: Recording) -> Iterator[Finding]:
         if (code, words) in told:
             continue
         told.add((code, words))
-        places = len(
-            {event["site"] for key, same in wrong.items() if key[:2] == (code, words) for event in same}
-        )
+        places = len({event["site"] for key, same in wrong.items() if key[:2] == (code, words) for event in same})
         where = f"at {events[0]['site']}" + (f" and {places - 1} more places" if places > 1 else "")
         if code == "TP343":
-            yield open_finding(
-                code, f"the virtual NPU lacks what {words} {where} needs to draw by itself: {text}"
-            )
+            yield open_finding(code, f"the virtual NPU lacks what {words} {where} needs to draw by itself: {text}")
         elif code == "TP353":
             yield error_finding(code, f"by itself the NPU cannot draw {words} {where}: {text}", _INSTEAD)
         else:
@@ -95,18 +91,21 @@ def _fault(event: Mapping[str, Any]) -> str:
     )
     deviation = math.sqrt(of_law)
     least, most = event["expected_least"], event["expected_most"]
-    reach = (
-        max(float(most) - expected, expected - float(least)) if None not in (least, most) else 3 * deviation
-    )
+    reach = max(float(most) - expected, expected - float(least)) if None not in (least, most) else 3 * deviation
     few = SIGMAS**2 / 3 / count
     for name, value, right, allowed in (
         ("mean", mean, expected, SIGMAS * deviation / math.sqrt(count) + few * reach + rounding),
         (
-            "variance", variance, of_law,
-            SIGMAS * of_law * math.sqrt(max(kurtosis - 1, 0) / count) + few * reach**2
-            + 2 * rounding * deviation + rounding**2 + 1e-9 * of_law,
+            "variance",
+            variance,
+            of_law,
+            SIGMAS * of_law * math.sqrt(max(kurtosis - 1, 0) / count)
+            + few * reach**2
+            + 2 * rounding * deviation
+            + rounding**2
+            + 1e-9 * of_law,
         ),
-    ):  # fmt: skip
+    ):
         if not abs(value - right) <= allowed:  # nor what is not a number
             return f"the {name} of {count:,} is {value:.4g}, where {right:.4g} is expected (chance: {allowed:.1g})"
     if least is not None and float(event["least"]) < float(least) - rounding:

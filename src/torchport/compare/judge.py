@@ -27,16 +27,7 @@ from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record import roundoff
 from torchport.record.recording import CALL, OPTIMIZER, Process, Recording
-from torchport.results.comparison import (
-    Comparison,
-    Controls,
-    ForcedSteps,
-    MetricRow,
-    Seconds,
-    Steps,
-    Worst,
-    Yardstick,
-)
+from torchport.results.comparison import Comparison, Controls, ForcedSteps, MetricRow, Seconds, Steps, Worst, Yardstick
 
 if TYPE_CHECKING:
     from torchport.compare.culprit import Culprit  # which needs numpy
@@ -91,7 +82,9 @@ def compare_recordings(
     metrics = compare_metrics(
         reference.output,
         port.output,
-        *_printed(pairs, tolerance, ended_apart=bool(chance) or not stepwise or any(map(can_be_amplified_rounding, pairs))),
+        *_printed(
+            pairs, tolerance, ended_apart=bool(chance) or not stepwise or any(map(can_be_amplified_rounding, pairs))
+        ),
     )
     chaotic = _chaotic(both)
     ended_well = not conditions.has_failed(port) and not port.stopped
@@ -216,10 +209,7 @@ def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
 
 
 def _yardstick(
-    judged: Sequence[Compared],
-    control: Recording | None,
-    longer: Recording | None,
-    chaotic: int | None,
+    judged: Sequence[Compared], control: Recording | None, longer: Recording | None, chaotic: int | None
 ) -> Yardstick | None:
     """What the control run showed of rounding."""
     measured = next((one.yardstick for one in judged if one.yardstick.measured), None)
@@ -235,9 +225,7 @@ def _yardstick(
     )
 
 
-def _printed(
-    pairs: Sequence[Curve], tolerance: Tolerance, *, ended_apart: bool
-) -> tuple[float, float | None]:
+def _printed(pairs: Sequence[Curve], tolerance: Tolerance, *, ended_apart: bool) -> tuple[float, float | None]:
     """The points and the relative difference by which what the runs print at their end may differ."""
     ends = [curve.allowed[-1] for curve in pairs if curve.allowed]
     if ended_apart or not ends:
@@ -271,14 +259,9 @@ def _tolerance(reference: Recording) -> Tolerance:
 
 def _chance(reference: Recording, port: Recording) -> list[str]:
     """Why the two runs cannot be equal step by step: what each leaves to chance."""
-    reasons = sorted(
-        {event["detail"] for recording in (reference, port) for event in recording.of_kind("random")}
-    )
+    reasons = sorted({event["detail"] for recording in (reference, port) for event in recording.of_kind("random")})
     seeds = [
-        [
-            [(event["of"], event["value"]) for event in process.of_kind("seed")]
-            for process in recording.trained
-        ]
+        [[(event["of"], event["value"]) for event in process.of_kind("seed")] for process in recording.trained]
         for recording in (reference, port)
     ]
     if seeds[0] != seeds[1] and not conditions.has_failed(port):
@@ -325,9 +308,7 @@ def _metric_finding(row: MetricRow) -> Finding:
 
 def _worst(pairs: list[Curve], tolerance: Tolerance) -> Worst:
     first = [error for curve in pairs for error in curve.errors[: tolerance.first_steps]]
-    return Worst(
-        max(first, default=None), max((error for curve in pairs for error in curve.errors), default=None)
-    )
+    return Worst(max(first, default=None), max((error for curve in pairs for error in curve.errors), default=None))
 
 
 def _by_step(pairs: list[Curve]) -> list[float]:

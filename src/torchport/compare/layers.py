@@ -82,8 +82,7 @@ def _thinned(at: Sequence[int], apart: Sequence[float]) -> list[int]:
     """At most POINTS steps: of each stretch the one where the sides are furthest apart."""
     width = math.ceil(len(at) / POINTS)
     return [
-        at[max(range(first, min(first + width, len(at))), key=apart.__getitem__)]
-        for first in range(0, len(at), width)
+        at[max(range(first, min(first + width, len(at))), key=apart.__getitem__)] for first in range(0, len(at), width)
     ]
 
 

@@ -81,9 +81,7 @@ def _allowed(
         # Of two runs of one print statement, so of the same number of digits, but for quotients: 0.9 is one more often
         # than a share that was rounded so far.
         digit = min(reference.digit, port.digit)
-        least = max(
-            digit if unit == "count" else min(digit, whole / 100), whole * _sample((*theirs, *ours), whole)
-        )
+        least = max(digit if unit == "count" else min(digit, whole / 100), whole * _sample((*theirs, *ours), whole))
         return max(whole * share, least)
     if relative is None:
         return None

@@ -97,8 +97,7 @@ class Table:
         names = {id(module): name for name, module in own.named_modules()}
         for module in own.modules():
             hook = module.register_forward_pre_hook(
-                lambda module, args, kwargs: self._judge(names[id(module)], module, args, kwargs),
-                with_kwargs=True,
+                lambda module, args, kwargs: self._judge(names[id(module)], module, args, kwargs), with_kwargs=True
             )
             self._hooks[hook.id] = hook
         torch.manual_seed(0)
@@ -159,13 +158,18 @@ class Table:
             return dataclasses.replace(about, why="it gives no floating-point numbers")
         name, worst = max(found, key=lambda one: (one[1].wrong, one[1].score))
         return dataclasses.replace(
-            about, score=worst.score, error=worst.error, cpu=worst.cpu, declared=worst.declared, wrong=worst.wrong,
-            result=name, results=len(found), spoilt=worst.spoilt,
-        )  # fmt: skip
+            about,
+            score=worst.score,
+            error=worst.error,
+            cpu=worst.cpu,
+            declared=worst.declared,
+            wrong=worst.wrong,
+            result=name,
+            results=len(found),
+            spoilt=worst.spoilt,
+        )
 
-    def _run(
-        self, module: Any, args: Any, kwargs: Any, dtype: Any, device: str, noise: float = 0.0
-    ) -> dict[str, Any]:
+    def _run(self, module: Any, args: Any, kwargs: Any, dtype: Any, device: str, noise: float = 0.0) -> dict[str, Any]:
         """The floating-point outputs of a copy on the CPU, and its gradients by inputs and parameters, by name."""
         torch = self._torch
         own = copy.deepcopy(module)
@@ -215,9 +219,7 @@ class Table:
 
     def _map(self, given: Any, change: Any) -> Any:
         torch = self._torch
-        return torch.utils._pytree.tree_map(
-            lambda one: change(one) if isinstance(one, torch.Tensor) else one, given
-        )
+        return torch.utils._pytree.tree_map(lambda one: change(one) if isinstance(one, torch.Tensor) else one, given)
 
 
 def _family(module: Any) -> str:

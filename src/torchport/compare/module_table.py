@@ -52,8 +52,12 @@ def tabulate_modules(
         raise TorchportError(f"--model {factory} names no function", hint=FACTORY)
     child = subprocess.run(
         [sys.executable, "-m", "torchport.compare.module_run", factory, device],
-        capture_output=True, text=True, check=False, env=dict(environment), cwd=folder,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(environment),
+        cwd=folder,
+    )
     lines = [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")]
     for line in lines:
         if "failed" in line:
@@ -72,9 +76,10 @@ def _with_holders(rows: Sequence[ModuleRow]) -> Iterable[ModuleRow]:
     for row in rows:
         # The innermost: what holds a wrong one comes before it.
         held = [
-            one.module for one in rows
+            one.module
+            for one in rows
             if one.wrong and one.mode == row.mode and one.module != row.module and _inside(one.module, row.module)
-        ]  # fmt: skip
+        ]
         held = [name for name in held if not any(other != name and _inside(other, name) for other in held)]
         yield dataclasses.replace(row, wrong=False, holds=held[0]) if row.wrong and held else row
 

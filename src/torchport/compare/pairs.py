@@ -71,18 +71,7 @@ class Paired:
 
     def to_csv(self) -> str:
         """A line for each result."""
-        names = [
-            "step",
-            "phase",
-            "module",
-            "operator",
-            "result",
-            "call",
-            "how",
-            "euclidean",
-            "region",
-            "source",
-        ]
+        names = ["step", "phase", "module", "operator", "result", "call", "how", "euclidean", "region", "source"]
         figures = [field.name for field in dataclasses.fields(Metrics) if field.name != "euclidean"]
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -104,14 +93,14 @@ class Paired:
     def to_json(self) -> dict[str, Any]:
         """Counts, and the regions."""
         return {
-            "calls": list(self.calls), "same": self.same, "results": len(self.pairs),
+            "calls": list(self.calls),
+            "same": self.same,
+            "results": len(self.pairs),
             "regions": [dataclasses.asdict(region) for region in self.regions],
-        }  # fmt: skip
+        }
 
 
-def pair_results(
-    reference: Operators, port: Operators, rank: int = 0, steps: Sequence[int] | None = None
-) -> Paired:
+def pair_results(reference: Operators, port: Operators, rank: int = 0, steps: Sequence[int] | None = None) -> Paired:
     """Compare the results of `steps` (by default the first that both have)."""
     one, other = reference.rank(rank), port.rank(rank)
     both = [number for number in one.steps if number in other.files]
@@ -174,9 +163,18 @@ class Phase:
             found = compute_metrics(one.values(), other.values(), other.dtype)
             euclidean = found.euclidean
         return Pair(
-            self._number, self._phase, call.module, call.name, place, call.index, how, euclidean, found, call.source,
+            self._number,
+            self._phase,
+            call.module,
+            call.name,
+            place,
+            call.index,
+            how,
+            euclidean,
+            found,
+            call.source,
             region,
-        )  # fmt: skip
+        )
 
     def _close(self, open_: tuple[list[Call], list[Call]], a: Call | None, b: Call | None) -> None:
         """A region ends before the calls `a` and `b`, None at the end of the pass."""

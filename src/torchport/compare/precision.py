@@ -20,15 +20,38 @@ OF_COMPLEX = {"complex128": "float64", "complex64": FLOAT32, "complex32": "float
 # The operators whose factors a setting may cut, by kind as the event `device` of a recording names it.
 FAMILIES = {
     MATMUL: (
-        "mm", "bmm", "addmm", "baddbmm", "addbmm", "matmul", "matmul_backward", "linear", "linear_backward", "dot",
-        "mv", "addmv", "npu_linear", "npu_linear_backward", "npu_bmmV2",
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "addbmm",
+        "matmul",
+        "matmul_backward",
+        "linear",
+        "linear_backward",
+        "dot",
+        "mv",
+        "addmv",
+        "npu_linear",
+        "npu_linear_backward",
+        "npu_bmmV2",
     ),
     CONVOLUTION: (
-        "convolution", "convolution_backward", "_convolution", "convolution_overrideable",
-        "convolution_backward_overrideable", "npu_conv2d", "npu_conv2d_backward", "npu_conv3d", "npu_conv3d_backward",
-        "npu_convolution", "npu_convolution_backward", "npu_conv_transpose2d", "npu_conv_transpose2d_backward",
+        "convolution",
+        "convolution_backward",
+        "_convolution",
+        "convolution_overrideable",
+        "convolution_backward_overrideable",
+        "npu_conv2d",
+        "npu_conv2d_backward",
+        "npu_conv3d",
+        "npu_conv3d_backward",
+        "npu_convolution",
+        "npu_convolution_backward",
+        "npu_conv_transpose2d",
+        "npu_conv_transpose2d_backward",
     ),
-}  # fmt: skip
+}
 _FAMILY = {name: kind for kind, names in FAMILIES.items() for name in names}
 
 

@@ -28,9 +28,30 @@ _OTHERS = re.compile(
     r"\b(?:time|runtime|seconds?|secs?|ms|took|elapsed|duration|computed|scale|weights?|coef\w*|lr|fn|function)\b"
 )
 _BEFORE = {
-    "train", "training", "test", "testing", "val", "valid", "validation", "eval", "evaluation", "dev", "best", "final",
-    "last", "top", "mean", "avg", "average", "total", "overall", "balanced", "macro", "micro", "weighted",
-}  # fmt: skip
+    "train",
+    "training",
+    "test",
+    "testing",
+    "val",
+    "valid",
+    "validation",
+    "eval",
+    "evaluation",
+    "dev",
+    "best",
+    "final",
+    "last",
+    "top",
+    "mean",
+    "avg",
+    "average",
+    "total",
+    "overall",
+    "balanced",
+    "macro",
+    "micro",
+    "weighted",
+}
 # They say nothing, or, of a device, another thing in each run.
 _SILENT = {"the", "a", "an", "and", "with", "its", "of", "in", "is", "cpu", "cuda", "gpu", "npu"}
 
@@ -122,11 +143,7 @@ def _of_line(line: str) -> Iterator[Metric]:
         yield _metric(name, kind, value, percent=word == "%")
         if value["average"]:
             yield Metric(
-                f"{name} (average)",
-                kind,
-                float(value["average"]),
-                _digit(value["average"]),
-                bool(value["percent"]),
+                f"{name} (average)", kind, float(value["average"]), _digit(value["average"]), bool(value["percent"])
             )
         before.clear()
         end = value.end()

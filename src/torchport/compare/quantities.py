@@ -8,17 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from torchport.compare.conditions import error_finding
 from torchport.compare.controls import Fault, read_faults
-from torchport.compare.series import (
-    CHANGE,
-    GRADIENT,
-    INPUTS,
-    LOSS,
-    OUTPUT,
-    UPLOAD,
-    Key,
-    Series,
-    collect_series,
-)
+from torchport.compare.series import CHANGE, GRADIENT, INPUTS, LOSS, OUTPUT, UPLOAD, Key, Series, collect_series
 from torchport.compare.tolerance import Tolerance
 from torchport.compare.yardstick import Pair, Yardstick
 from torchport.findings import Finding
@@ -149,7 +139,7 @@ def _values(pair: Pair, place: int) -> str:
 
 
 def summarize_quantities(both: Sequence[Compared]) -> Iterator[Quantity]:
-    """What was compared: for each kind of quantity how many values, and the worst against its bound."""
+    """For each kind of quantity: the number of values compared, and the worst against its bound."""
     for kind in ORDER:
         pairs = [(one, pair) for one in both for pair in one.select_pairs(kind)]
         judged = [

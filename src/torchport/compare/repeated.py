@@ -11,8 +11,22 @@ from torchport.errors import TorchportError
 from torchport.record.operators.reading import Call, Operators, Tensor
 
 # What they give is drawn, made elsewhere, or not written yet.
-CHANCE = ("rand", "normal_", "uniform_", "bernoulli", "multinomial", "exponential_", "dropout", "empty", "poisson",
-          "cauchy_", "geometric_", "log_normal_", "resize_", "set_")  # fmt: skip
+CHANCE = (
+    "rand",
+    "normal_",
+    "uniform_",
+    "bernoulli",
+    "multinomial",
+    "exponential_",
+    "dropout",
+    "empty",
+    "poisson",
+    "cauchy_",
+    "geometric_",
+    "log_normal_",
+    "resize_",
+    "set_",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

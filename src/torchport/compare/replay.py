@@ -96,8 +96,7 @@ class Replay:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(names)
         writer.writerows(
-            [" ".join(row.names) if name == "names" else getattr(row, name) for name in names]
-            for row in self.rows
+            [" ".join(row.names) if name == "names" else getattr(row, name) for name in names] for row in self.rows
         )
         return text.getvalue()
 
@@ -140,10 +139,12 @@ def replay_recording(path: str | Path, *, rank: int = 0, steps: Iterable[int] | 
         )
     settings = [event["settings"] for event in recorded.recording.of_kind("device")]
     job = {
-        "recording": str(recorded.path.resolve()), "rank": rank, "steps": numbers,
+        "recording": str(recorded.path.resolve()),
+        "rank": rank,
+        "steps": numbers,
         "settings": settings[-1] if settings else {},
         "tanh": any(NOTE in event["text"] for event in recorded.recording.of_kind("note")),
-    }  # fmt: skip
+    }
     return Replay([Row(**row) for row in _rows(job)], numbers)
 
 
@@ -152,9 +153,7 @@ def _rows(job: dict[str, Any]) -> Iterable[dict[str, Any]]:
     # Threads that wait for work by spinning take it from whoever else computes here.
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     command = [sys.executable, "-m", "torchport.compare.replayed"]
-    child = subprocess.run(
-        command, input=json.dumps(job), capture_output=True, text=True, check=False, env=environment
-    )
+    child = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=False, env=environment)
     if child.returncode:
         last = child.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise TorchportError(

@@ -27,16 +27,55 @@ JUDGED, VIEW, RANDOM, MEMORY, UNKNOWN = "judged", "view", "random", "memory", "n
 # They give memory that nobody has written, or numbers to the host.
 NO_RESULT = frozenset(
     f"aten::{name}"
-    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_",
-                 "_local_scalar_dense", "promote_types", "is_pinned", "record_stream")
-)  # fmt: skip
-RANDOM_WORDS = ("rand", "normal_", "uniform_", "bernoulli", "multinomial", "exponential_", "cauchy_", "geometric_",
-                "log_normal_", "poisson", "dropout_gen_mask", "_fused_dropout")  # fmt: skip
+    for name in (
+        "empty",
+        "empty_like",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+        "resize_",
+        "set_",
+        "_local_scalar_dense",
+        "promote_types",
+        "is_pinned",
+        "record_stream",
+    )
+)
+RANDOM_WORDS = (
+    "rand",
+    "normal_",
+    "uniform_",
+    "bernoulli",
+    "multinomial",
+    "exponential_",
+    "cauchy_",
+    "geometric_",
+    "log_normal_",
+    "poisson",
+    "dropout_gen_mask",
+    "_fused_dropout",
+)
 # Indices depend on which of equal numbers is met first.
-WHICH = frozenset({
-    "sort", "argsort", "topk", "max", "min", "argmax", "argmin", "kthvalue", "median", "mode", "cummax", "cummin",
-    "adaptive_max_pool2d", "max_pool2d_with_indices", "max_pool3d_with_indices", "aminmax",
-})  # fmt: skip
+WHICH = frozenset(
+    {
+        "sort",
+        "argsort",
+        "topk",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "kthvalue",
+        "median",
+        "mode",
+        "cummax",
+        "cummin",
+        "adaptive_max_pool2d",
+        "max_pool2d_with_indices",
+        "max_pool3d_with_indices",
+        "aminmax",
+    }
+)
 
 
 def main() -> int:
@@ -94,14 +133,7 @@ class Replayer:
             return self._call(call, aftermath)
         except UnknownCallError as error:
             return {"kind": UNKNOWN, "why": str(error), "bytes": _bytes(call.outputs)}
-        except (
-            RuntimeError,
-            TypeError,
-            ValueError,
-            IndexError,
-            NotImplementedError,
-            AttributeError,
-        ) as error:
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError) as error:
             # Of an operator that the CPU has otherwise: what it was given it cannot take.
             why = " ".join(str(error).split())[:160]
             return {"kind": UNKNOWN, "why": f"the CPU refuses it: {why}", "bytes": _bytes(call.outputs)}
@@ -118,9 +150,7 @@ class Replayer:
         if shown and all(one.reason == UNWRITTEN and not one.has_content for one in shown):
             return {"kind": MEMORY}  # a view of memory that nobody has written
         if not any(one is not None and one.has_content for one in recorded):
-            why = next(
-                (one.reason for one in recorded if one is not None and one.reason), "nobody saw its result"
-            )
+            why = next((one.reason for one in recorded if one is not None and one.reason), "nobody saw its result")
             return {"kind": UNKNOWN, "why": why, "bytes": size or _bytes(_written(self.torch, call))}
         cpu = self._computed(call, recorded, reference, wide=False)
         found: list[Score] = []
@@ -154,9 +184,7 @@ class Replayer:
             raise UnknownCallError("it reads memory that nobody has written")
         return {**self._row(found, size, missing, _is_view(call, recorded)), "lost": lost}
 
-    def _of_chance(
-        self, call: Call, recorded: Sequence[Tensor | None], reference: Any, cpu: Sequence[Any]
-    ) -> bool:
+    def _of_chance(self, call: Call, recorded: Sequence[Tensor | None], reference: Any, cpu: Sequence[Any]) -> bool:
         """Whether the results depend on what is in memory that nobody has written: no operator is to blame for that."""
         if not any(one is not None and one.reason == UNWRITTEN for one in call.inputs):
             return False
@@ -169,10 +197,19 @@ class Replayer:
             return {"kind": UNKNOWN, "why": "its results have a layout of the device's own", "bytes": size}
         place, worst = max(enumerate(found), key=lambda one: (one[1].wrong, one[1].score))
         return {
-            "kind": VIEW if view else JUDGED, "score": worst.score, "error": worst.error, "bound": worst.bound,
-            "cpu": worst.cpu, "of_one": worst.of_one, "wrong": worst.wrong, "spoilt": worst.spoilt, "result": place,
-            "declared": worst.declared, "bytes": size, "unseen": missing,
-        }  # fmt: skip
+            "kind": VIEW if view else JUDGED,
+            "score": worst.score,
+            "error": worst.error,
+            "bound": worst.bound,
+            "cpu": worst.cpu,
+            "of_one": worst.of_one,
+            "wrong": worst.wrong,
+            "spoilt": worst.spoilt,
+            "result": place,
+            "declared": worst.declared,
+            "bytes": size,
+            "unseen": missing,
+        }
 
     def _recorded(self, call: Call, aftermath: Aftermath) -> list[Tensor | None]:
         """The results, then what arguments held after the call that no result shows."""
@@ -186,9 +223,15 @@ class Replayer:
         return found
 
     def _computed(
-        self, call: Call, recorded: Sequence[Tensor | None], reference: Any, *, wide: bool, noise: float = 0.0,
+        self,
+        call: Call,
+        recorded: Sequence[Tensor | None],
+        reference: Any,
+        *,
+        wide: bool,
+        noise: float = 0.0,
         fill: float = 0.0,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         """The results again, in the order of `_recorded`; memory that nobody has written is full of `fill`."""
         torch = self.torch
         rebuilt = Rebuilt(torch, call, wide, noise, fill)
@@ -233,9 +276,15 @@ def _named(call: Call) -> dict[str, Any]:
     """What call it was."""
     names = [one.name for one in (*call.inputs, *call.outputs) if one is not None and one.name]
     return {
-        "call": call.index, "operator": call.name, "overload": call.overload, "phase": call.phase,
-        "module": call.module, "function": call.function, "source": call.source, "names": list(dict.fromkeys(names)),
-    }  # fmt: skip
+        "call": call.index,
+        "operator": call.name,
+        "overload": call.overload,
+        "phase": call.phase,
+        "module": call.module,
+        "function": call.function,
+        "source": call.source,
+        "names": list(dict.fromkeys(names)),
+    }
 
 
 def _operator(torch: Any, call: Call) -> Any:
@@ -253,11 +302,7 @@ def _written(torch: Any, call: Call) -> list[Tensor]:
         arguments = _operator(torch, call)._schema.arguments
     except (UnknownCallError, AttributeError):
         return []
-    names = (
-        ("running_mean", "running_var")
-        if call.name.endswith("native_batch_norm") and call.arguments[5]
-        else ()
-    )
+    names = ("running_mean", "running_var") if call.name.endswith("native_batch_norm") and call.arguments[5] else ()
     found = []
     for argument, value in zip(arguments, call.arguments, strict=False):
         if argument.name in names or (argument.alias_info is not None and argument.alias_info.is_write):

@@ -76,9 +76,13 @@ def score_result(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float
     allowed = max(allowed, torch.finfo(dtype).smallest_normal * epsilon)
     at_least = max(cpu_error, least)
     return Score(
-        math.inf if spoilt else error / at_least, error / scale, at_least / scale, declared,
-        float(off.abs().amax()) / allowed, spoilt,
-    )  # fmt: skip
+        math.inf if spoilt else error / at_least,
+        error / scale,
+        at_least / scale,
+        declared,
+        float(off.abs().amax()) / allowed,
+        spoilt,
+    )
 
 
 def adjust_for_conditioning(score: Score, wide: Any, noisy: Any, dtype: str) -> Score:

@@ -13,9 +13,7 @@ from typing import Any
 
 from torchport.record.recording import Process
 
-LOSS, OUTPUT, GRADIENT, CHANGE, INPUTS, UPLOAD = KINDS = (
-    "loss", "output", "gradient", "change", "inputs", "upload",
-)  # fmt: skip
+LOSS, OUTPUT, GRADIENT, CHANGE, INPUTS, UPLOAD = KINDS = ("loss", "output", "gradient", "change", "inputs", "upload")
 Key = tuple[str, str, int]
 # Smaller losses than this share of the first one are compared as if they were that large.
 LEAST_LOSS = 1e-3
@@ -81,9 +79,7 @@ def collect_series(process: Process) -> dict[Key, Series]:
         elif kind == "inputs":
             for number, value in enumerate(event["norms"]):
                 name = f"{event['site']}, input {number}"
-                found.setdefault((INPUTS, event["site"], number), Series(INPUTS, name)).add(
-                    event["step"], value
-                )
+                found.setdefault((INPUTS, event["site"], number), Series(INPUTS, name)).add(event["step"], value)
         elif kind == "upload":
             one = found.setdefault((UPLOAD, event["site"], 0), Series(UPLOAD, event["site"]))
             # Without a checksum: on the device already, so nothing was copied.

@@ -58,9 +58,7 @@ def _same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float) or isinstance(other, float):
         return (
-            isinstance(one, (int, float))
-            and isinstance(other, (int, float))
-            and math.isclose(one, other, rel_tol=1e-6)
+            isinstance(one, (int, float)) and isinstance(other, (int, float)) and math.isclose(one, other, rel_tol=1e-6)
         )
     return bool(one == other)
 
@@ -85,9 +83,7 @@ def parameters_equal(reference: Recording, port: Recording) -> Iterator[Finding]
 
 
 def _sizes(process: Process) -> dict[tuple[int, int], list[int]]:
-    return {
-        (event["optimizer"], event["step"]): list(event["sizes"]) for event in process.of_kind("parameters")
-    }
+    return {(event["optimizer"], event["step"]): list(event["sizes"]) for event in process.of_kind("parameters")}
 
 
 def _counted(sizes: list[int] | None) -> str:

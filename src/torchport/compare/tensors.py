@@ -13,9 +13,7 @@ from torchport.record.operators.reading import Tensor
 # Two machines that are given one seed draw weights so far apart: their instructions round differently.
 ROUNDING = 1e-5
 THOUSANDTH = 1e-3
-BLOCK = (
-    1 << 13
-)  # elements: what is made of them fits in the cache of a core, and in memory that is used again
+BLOCK = 1 << 13  # elements: what is made of them fits in the cache of a core, and in memory that is used again
 TINY = float(numpy.finfo(numpy.float32).tiny)
 
 
@@ -102,9 +100,7 @@ class _Sums:
             low = numpy.iinfo(signed.dtype).max
             made.append((signed ^ ((signed >> (63 if wide else 31)) & low)).astype(numpy.int64, copy=False))
         # Further apart than int64 reaches, but not than uint64.
-        return float(
-            (numpy.maximum(*made).view(numpy.uint64) - numpy.minimum(*made).view(numpy.uint64)).max()
-        )
+        return float((numpy.maximum(*made).view(numpy.uint64) - numpy.minimum(*made).view(numpy.uint64)).max())
 
     def to_metrics(self, dtype: str) -> Metrics:
         if not self.count:
@@ -113,10 +109,16 @@ class _Sums:
         both = (self.aa * self.bb) ** 0.5
         euclidean = (self.dd / self.aa) ** 0.5 if self.aa else float(self.dd > 0)
         return Metrics(
-            self.largest, self.relative, self.relative_sum / self.count,
-            1.0 if not self.dd else self.ab / both if both else 0.0, euclidean,
-            self.thousandth / self.count, self.five / self.count, self.ulp / 2.0 ** (self.bits - bits), self.spoilt,
-        )  # fmt: skip
+            self.largest,
+            self.relative,
+            self.relative_sum / self.count,
+            1.0 if not self.dd else self.ab / both if both else 0.0,
+            euclidean,
+            self.thousandth / self.count,
+            self.five / self.count,
+            self.ulp / 2.0 ** (self.bits - bits),
+            self.spoilt,
+        )
 
 
 def measure_distance(one: Tensor, other: Tensor) -> float:

@@ -19,13 +19,9 @@ class Tolerance:
     """Bounds for one precision. Errors are relative to the reference's value (`series.Series.least`)."""
 
     dtype: str
-    floors: Mapping[
-        str, float
-    ]  # by kind of quantity: allowed in the steps of the control run whatever it shows
+    floors: Mapping[str, float]  # by kind of quantity: allowed in the steps of the control run whatever it shows
     spread: float  # how many times as far from the original as the control run the port may be
-    together: (
-        int  # the first steps of the control run that are one sample: noise may be small by chance in one
-    )
+    together: int  # the first steps of the control run that are one sample: noise may be small by chance in one
     first_steps: int  # without a control run, or after its steps: how many steps the tight bound covers
     first: float  # relative error of the loss in each of them
     run: float | None  # relative error of the loss in each later step; None: compare the means

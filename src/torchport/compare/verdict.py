@@ -44,20 +44,12 @@ class Verdict:
         against = [
             finding
             for finding in findings
-            if finding.severity is Severity.ERROR
-            and finding.code.startswith("TP3")
-            and finding.code not in OPEN
+            if finding.severity is Severity.ERROR and finding.code.startswith("TP3") and finding.code not in OPEN
         ]
         open_ = [finding for finding in findings if finding.code in OPEN]
-        for word, reasons in (
-            (Word.UNDECIDED, broken),
-            (Word.DOES_NOT_HOLD, against),
-            (Word.UNDECIDED, open_),
-        ):
+        for word, reasons in ((Word.UNDECIDED, broken), (Word.DOES_NOT_HOLD, against), (Word.UNDECIDED, open_)):
             if reasons:
-                decide = (
-                    [finding.hint for finding in reasons if finding.hint] if word is Word.UNDECIDED else []
-                )
+                decide = [finding.hint for finding in reasons if finding.hint] if word is Word.UNDECIDED else []
                 return cls(word, _first_of_all(reasons).message, tuple(dict.fromkeys(decide)))
         return cls(Word.HOLDS, grounds)
 

@@ -130,10 +130,7 @@ class Yardstick:
 
     def _spread(self, key: Key, reference: Series, control: Series) -> list[float]:
         moved = compute_relative_errors(reference, control)
-        clean = [
-            0.0 if (key, at) in self._spoilt else error
-            for at, error in zip(reference.at, moved, strict=False)
-        ]
+        clean = [0.0 if (key, at) in self._spoilt else error for at, error in zip(reference.at, moved, strict=False)]
         if self._forced:
             return [max(clean, default=0.0)] * len(clean)
         # One sample of noise may be small by chance.

@@ -97,12 +97,8 @@ def _words(kind: Kind) -> tuple[bytes, ...] | None:
     """The words of all rules for this kind of file; None if one of them is asked about every file."""
     if kind is Kind.PYTHON:
         asked = [rule.words for rule in list_rules()]
-    elif (
-        kind is Kind.NOTEBOOK
-    ):  # a package that is installed in it alone, by a line for the shell, is not enough
-        of_lines = [
-            rule.words for rule in file_rules() if Kind.SHELL in rule.kinds and rule.words is not None
-        ]
+    elif kind is Kind.NOTEBOOK:  # a package that is installed in it alone, by a line for the shell, is not enough
+        of_lines = [rule.words for rule in file_rules() if Kind.SHELL in rule.kinds and rule.words is not None]
         asked = [*(rule.words for rule in list_rules()), *of_lines]
     else:
         asked = [rule.words for rule in file_rules() if kind in rule.kinds]
@@ -280,9 +276,7 @@ def _is_ignored(file: Module | TextFile, finding: Finding, codes: frozenset[str]
 @functools.lru_cache(maxsize=2)  # every finding of a file asks, and a line may have thousands
 def _exempt(text: SourceText) -> dict[int, frozenset[str] | None]:
     """The lines that ask for silence, counted from 1, with the codes; None for all codes."""
-    marked = {
-        number: _IGNORE.search(line) for number, line in enumerate(text.lines, 1) if "torchport" in line
-    }
+    marked = {number: _IGNORE.search(line) for number, line in enumerate(text.lines, 1) if "torchport" in line}
     return {
         number: None if found[1] is None else frozenset(code.strip() for code in found[1].split(","))
         for number, found in marked.items()

@@ -21,9 +21,7 @@ from torchport.source.project import PRIVATE
 RESULT, WRITING, WRITTEN = "convert.json", "writing.json", "written.json"
 UNFINISHED = "unfinished"
 _LISTED = 20
-_HASHED = (
-    64 * 2**20
-)  # bytes; a larger file, data as a rule, is known by its size and time, which a copy keeps
+_HASHED = 64 * 2**20  # bytes; a larger file, data as a rule, is known by its size and time, which a copy keeps
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,9 +115,7 @@ def _refuse_edited(out: Path, coming: Mapping[str, str]) -> None:
         if now in {new, finished.get(name, ""), begun.get(name, "")} - {""}:
             continue
         if now:
-            lost.append(
-                f"{name} (edited)" if name in finished or name in begun else f"{name} (not torchport's)"
-            )
+            lost.append(f"{name} (edited)" if name in finished or name in begun else f"{name} (not torchport's)")
         elif name in finished and name not in begun:
             lost.append(f"{name} (deleted)")
     if lost:

@@ -50,9 +50,7 @@ def summarize_findings(findings: Iterable[Finding], file_count: int) -> Summary:
         review=len(left["review"]),
         decisions=len(left["decisions"]),
         blockers=len(left["blockers"]),
-        effort_hours=tuple(
-            round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)
-        ),
+        effort_hours=tuple(round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)),
         rules=dict(sorted(Counter(finding.code for finding in found).items())),
     )
 

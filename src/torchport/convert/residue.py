@@ -151,9 +151,7 @@ def _prose(text: SourceText, path: str, lines: set[int]) -> dict[int, list[tuple
         return _outside_code(text, path)
     if kind is not Kind.PYTHON:
         return {
-            number: [(0, len(text.lines[number - 1]))]
-            for number in lines
-            if is_comment(text.lines[number - 1], kind)
+            number: [(0, len(text.lines[number - 1]))] for number in lines if is_comment(text.lines[number - 1], kind)
         }
     ranges: dict[int, list[tuple[int, int]]] = {}
     starts = list(itertools.accumulate(map(len, text.lines), initial=0))

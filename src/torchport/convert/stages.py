@@ -74,19 +74,18 @@ class Extras:
         main = outside.load_module(self.main, module) if outside is not None and self.custom is None else None
         if main is not None:
             program = Program(Script(self.main, main.text.data, self.model, module.project))
-            if any(
-                one.text.data == module.text.data
-                for one in program.beside
-                if one.text.path == module.text.path
-            ):
+            if any(one.text.data == module.text.data for one in program.beside if one.text.path == module.text.path):
                 yield from program.check_loaders(module.text.path, Style.NPU)
                 return
         for call in script.loaders:
             yield loader.RULE.make_finding(
-                module, call, f"{LOADERS[0]} outside of the main file: whether it is trained on is not proven",
+                module,
+                call,
+                f"{LOADERS[0]} outside of the main file: whether it is trained on is not proven",
                 hint="If it is, give it a DistributedSampler in place of shuffle=True, and call its set_epoch(epoch).",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
 
 
 def convert_in_stages(
@@ -103,9 +102,7 @@ def convert_in_stages(
             findings = inspect_with(done.output, path, stage, project, extras.ignore)
             done = _then(data, path, done, findings, collect_edits(findings))
     final = last(done.output)
-    own = {
-        finding.code for finding in done.findings if finding.severity is not Severity.INFO and not finding.fix
-    }
+    own = {finding.code for finding in done.findings if finding.severity is not Severity.INFO and not finding.fix}
     kept = tuple(finding for finding in done.findings if finding.code in own and not finding.fix)
     if not done.edits:  # `last` has looked at the file itself, and has checked what it did
         whole = dataclasses.replace(final, findings=_in_order(done.findings, final.findings))
@@ -141,9 +138,7 @@ def _in_order(*findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(
         sorted(
             itertools.chain.from_iterable(findings),
-            key=lambda finding: (
-                (finding.location.line, finding.location.column) if finding.location else (0, 0)
-            ),
+            key=lambda finding: (finding.location.line, finding.location.column) if finding.location else (0, 0),
         )
     )
 
@@ -157,7 +152,9 @@ def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Findin
     def place(line: int, column: int) -> int:
         text = after.lines[line - 1][: column - 1] if line <= len(after.lines) else ""
         return find_origin_offset(
-            data, done.edits, after.position_to_offset(min(line, len(after.lines)), 0) + len(text.encode(after.encoding))
+            data,
+            done.edits,
+            after.position_to_offset(min(line, len(after.lines)), 0) + len(text.encode(after.encoding)),
         )
 
     where = finding.location
@@ -167,12 +164,7 @@ def _place(data: bytes, path: str, done: Conversion, finding: Finding) -> Findin
         for edit in finding.fix
         for one in [find_origin_offset(data, done.edits, edit.start)]
     )
-    if (
-        finding.fix
-        and start == end
-        and all(edit.start == edit.end for edit in fix)
-        and where.line != where.end_line
-    ):
+    if finding.fix and start == end and all(edit.start == edit.end for edit in fix) and where.line != where.end_line:
         return None
     if finding.fix and start >= end and finding.safety is Safety.SAFE:
         return None

@@ -101,9 +101,7 @@ def convert_tree(
         for path in iter_files(source, apart_from=out):
             one = converted.get(path)
             if one is not None and one.changed:
-                plan[display_name(path, source)] = Planned(
-                    content=one.output, mode=path.stat().st_mode & 0o7777
-                )
+                plan[display_name(path, source)] = Planned(content=one.output, mode=path.stat().st_mode & 0o7777)
             elif path.is_symlink() or (path.is_file() and os.access(path, os.R_OK)):
                 plan[display_name(path, source)] = Planned(source=path)
         if beside is not None:
@@ -127,11 +125,8 @@ def _check_out(source: Path, out: Path) -> None:
             hint="Give another folder, or use --write to convert in place.",
         )
     if out.exists() and not out.is_dir():
-        raise TorchportError(
-            f"the output {out} is a file", hint="Give a folder; it is made if it does not exist."
-        )
+        raise TorchportError(f"the output {out} is a file", hint="Give a folder; it is made if it does not exist.")
     if source.is_dir() and out.is_dir() and not (out / PRIVATE).is_dir() and any(out.iterdir()):
         raise TorchportError(
-            f"the output folder {out} holds files that torchport did not write",
-            hint="Give a new or an empty folder.",
+            f"the output folder {out} holds files that torchport did not write", hint="Give a new or an empty folder."
         )

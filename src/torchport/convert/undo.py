@@ -27,8 +27,7 @@ def write_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = N
             "before": one.digest,
             "after": hash_bytes(one.output),
             "edits": [
-                [edit.start, edit.end, edit.replacement.decode("latin-1")]
-                for edit in invert_edits(one.data, one.edits)
+                [edit.start, edit.end, edit.replacement.decode("latin-1")] for edit in invert_edits(one.data, one.edits)
             ],
         }
         for one in converted
@@ -74,8 +73,7 @@ def undo_tree(source: Path) -> list[str]:
     number = _last(folder)
     if number == 0:
         raise TorchportError(
-            f"there is no conversion to take back in {folder.parent}",
-            hint="Give the path that was given to --write.",
+            f"there is no conversion to take back in {folder.parent}", hint="Give the path that was given to --write."
         )
     journal = folder / f"write-{number}.json"
     steps: dict[str, Any] = Result.read(journal).data["undo"]

@@ -1,8 +1,8 @@
 """Values that several files of a project have: what one file knows of them, all come to know.
 
 A device that `config.py` names and `train.py` hands to torch is proven by the second and written in the first. Each
-file that may hold a part of such a value is looked at by itself (`survey_source`), in the worker processes; what they found is
-put together here (`Joined`), in one union of all their classes of values, and handed back by file.
+file that may hold a part of such a value is looked at by itself (`survey_source`), in the worker processes; what they
+found is put together here (`Joined`), in one union of all their classes of values, and handed back by file.
 """
 
 from __future__ import annotations
@@ -67,13 +67,7 @@ def survey_source(path: str, data: bytes, project: Definitions) -> Survey:
     except Exception:  # what cannot be parsed, and a mistake of ours, are findings when the file is converted
         return Survey(path)
     names = frozenset(module.names.scopes[module.tree].bindings)
-    return Survey(
-        path,
-        tuple(groups),
-        find_reexports(module),
-        tuple(find_star_imports(module)),
-        names,
-    )
+    return Survey(path, tuple(groups), find_reexports(module), tuple(find_star_imports(module)), names)
 
 
 class Joined:
@@ -127,9 +121,7 @@ class Joined:
             for group in one.groups
         ]
         spelled: set[Hashable] = set().union(*(roots for _, group, roots in groups if group.spelled))
-        found = {
-            key for _, group, roots in groups if roots & spelled for key in group.keys if key[0] != "option"
-        }
+        found = {key for _, group, roots in groups if roots & spelled for key in group.keys if key[0] != "option"}
         # A name alone proves little: it is asked for only where nothing else is known of the value.
         found |= {
             key

@@ -79,9 +79,7 @@ def convert_file(
     try:
         data = _read(path)
     except OSError as error:
-        return Converted(
-            path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),)
-        )
+        return Converted(path, name, "", (about_file("TP900", name, f"the file cannot be read: {error.strerror}"),))
     extras = extras or Extras()
     conversion = convert_in_stages(
         data, name, extras, project, lambda data: convert_source(data, name, style, project, extras.ignore)
@@ -297,9 +295,7 @@ def _collect(
         outcome = worker.poll_answer()
         if outcome is None and worker.is_late():
             hint = "Split the file, or convert it by hand."
-            outcome = lost(
-                path, name, about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint)
-            )
+            outcome = lost(path, name, about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint))
         elif outcome is None and not worker.is_alive():
             outcome = lost(path, name, make_bug_finding(name, "the process that converted the file died"))
         if outcome is not None:
@@ -371,9 +367,7 @@ class _Worker:
 
 def _work(pipe: Connection, task: Callable[[Path, str], Any], seconds: float) -> None:
     """Look at files until the other end of the pipe is gone."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches all processes; the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the end for a file's CPU time is no crash to be kept
     sys.setrecursionlimit(_RECURSION)
     threading.stack_size(_STACK)

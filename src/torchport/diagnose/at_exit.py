@@ -44,8 +44,4 @@ def in_short(result: Result) -> list[str]:
     place = first.evidence["at"]
     rank = os.environ.get("RANK", "")
     who = f"torchport: rank {rank}" if rank and os.environ.get("WORLD_SIZE", "1") != "1" else "torchport"
-    return [
-        f"{who}: {first.message}{f' ({place})' if place else ''}",
-        f"  {first.hint}",
-        f"  torchport explain {row}",
-    ]
+    return [f"{who}: {first.message}{f' ({place})' if place else ''}", f"  {first.hint}", f"  torchport explain {row}"]

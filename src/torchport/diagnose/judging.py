@@ -81,10 +81,7 @@ def _confidence(first: Event, others: Sequence[Event]) -> tuple[str, str]:
     if first.row.role in (Role.PEER, Role.EFFECT, Role.OUTCOME):
         return "low", "it shows that something failed elsewhere, and not what"
     if first.row.role in (Role.CODE, Role.SCRIPT):
-        return (
-            "medium",
-            "the code is general" if first.row.role is Role.CODE else "no row knows this exception",
-        )
+        return ("medium", "the code is general" if first.row.role is Role.CODE else "no row knows this exception")
     timeless = any(one.when is None for one in (first, *rivals))
     if rivals and timeless and {one.file for one in rivals} != {first.file}:
         return "medium", "other causes are named too, and not all lines have a time"

@@ -75,7 +75,13 @@ def scan_log(stream: BinaryIO, name: str, limit: int) -> Log:
                     (
                         head,
                         Event(
-                            load_error_rows()[EXCEPTION], name, number, line, moment, moments.parse_rank(start) or own, place
+                            load_error_rows()[EXCEPTION],
+                            name,
+                            number,
+                            line,
+                            moment,
+                            moments.parse_rank(start) or own,
+                            place,
                         ),
                     )
                 )

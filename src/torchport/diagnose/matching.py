@@ -21,9 +21,7 @@ EXAMINED = 300  # lines of one shape in one block; what comes after them in it i
 _DIGITS = b"0123456789"
 _LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
 # Words of all prose and all stacks: a token to look for is rather another one.
-_EVERYDAY = frozenset(
-    b"so of is not for that the be do does have this device memory operator tensor error NPU".split()
-)
+_EVERYDAY = frozenset(b"so of is not for that the be do does have this device memory operator tensor error NPU".split())
 _BLANKS = bytes(byte if byte in _LETTERS or byte == 10 else 32 for byte in range(256))
 
 

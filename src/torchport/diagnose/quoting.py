@@ -16,7 +16,7 @@ _KINDS = {
     "source code": (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".java", ".js", ".rs", ".go", ".sh", ".cmake"),
     "a document": (".md", ".rst", ".tex", ".html", ".htm"),
     "a configuration": (".toml", ".yaml", ".yml", ".ini", ".cfg"),
-}  # fmt: skip
+}
 _KIND_OF = {ending: kind for kind, endings in _KINDS.items() for ending in endings}
 # `as here`, and not glibc's version `GLIBC_2.34' nor what begins in one word and ends in another.
 _QUOTED = re.compile(r"(?<![\w`])`(?![\s`])[^`]{0,600}(?<![\s`])`(?![\w`])")

@@ -23,18 +23,7 @@ LIMIT = 1 << 30  # bytes of a file: an endless pipe has an end
 FILES = 4096  # of a folder
 PROOF = 3  # lines
 _LETTERS = re.compile(r"[A-Za-z_]{3,}")
-_IN_ALL = {
-    "error",
-    "runtimeerror",
-    "failed",
-    "python",
-    "the",
-    "for",
-    "with",
-    "and",
-    "not",
-    "was",
-}  # say nothing
+_IN_ALL = {"error", "runtimeerror", "failed", "python", "the", "for", "with", "and", "not", "was"}  # say nothing
 _NEAR = 0.2  # share of words in common below which the nearest row is far
 _ALL_LOGS = "torchport diagnose FOLDER_OF_ALL_LOGS"  # what a row asks for where one rank alone has spoken
 _BLOCKING = "ASCEND_LAUNCH_BLOCKING=1 torchport run SCRIPT"  # and what is left when all have
@@ -101,9 +90,7 @@ def _folder(folder: Path, limit: int) -> Result:
         text = f"{others} of {len(found)} files were not read: they are sources, documents or configurations"
         unread.append(Finding(UNREAD, Severity.INFO, Safety.REPORT, None, text))
     if not logs:
-        raise TorchportError(
-            f"{folder} has no log that can be read", hint="Give the folder of the ranks' logs."
-        )
+        raise TorchportError(f"{folder} has no log that can be read", hint="Give the folder of the ranks' logs.")
     return _result(str(folder), logs, unread)
 
 
@@ -155,17 +142,18 @@ def _official(first: Event, events: Sequence[Event]) -> str:
 def _unknown(first: Event) -> Finding:
     near, share = find_nearest_row(first.text)
     far = "" if share >= _NEAR else ", though far,"
-    hint = (
-        f"The nearest that is known{far} is {near.name}: {near.cause}"
-        if near
-        else "Nothing that is known is near."
-    )
+    hint = f"The nearest that is known{far} is {near.name}: {near.cause}" if near else "Nothing that is known is near."
     evidence = {**_evidence(first, [first]), "confidence": "low", "nearest": near.name if near else ""}
     evidence |= {"official": official.words_for(first.text)}
     return Finding(
-        UNKNOWN, Severity.WARNING, Safety.REPORT, _place(first),
-        f"the run failed, and nothing is known about why: {first.text.strip()}", hint, evidence,
-    )  # fmt: skip
+        UNKNOWN,
+        Severity.WARNING,
+        Safety.REPORT,
+        _place(first),
+        f"the run failed, and nothing is known about why: {first.text.strip()}",
+        hint,
+        evidence,
+    )
 
 
 def _followed(judgement: Judgement, events: Sequence[Event]) -> Iterator[Finding]:
@@ -175,11 +163,7 @@ def _followed(judgement: Judgement, events: Sequence[Event]) -> Iterator[Finding
         if event.row.name not in told:
             told.add(event.row.name)
             same = [one for one in events if one.row is event.row]
-            message = (
-                event.row.cause
-                if event.row.name != "script.exception"
-                else f"exception: {event.text.strip()}"
-            )
+            message = event.row.cause if event.row.name != "script.exception" else f"exception: {event.text.strip()}"
             yield Finding(
                 FOLLOWS, Severity.INFO, Safety.REPORT, _place(event), message, evidence=_evidence(event, same)
             )
@@ -193,13 +177,7 @@ def _harmless(events: Sequence[Event]) -> Iterator[Finding]:
             same = [one for one in events if one.row is event.row]
             evidence = _evidence(event, same)
             yield Finding(
-                HARMLESS,
-                Severity.INFO,
-                Safety.REPORT,
-                _place(event),
-                event.row.cause,
-                event.row.fix,
-                evidence,
+                HARMLESS, Severity.INFO, Safety.REPORT, _place(event), event.row.cause, event.row.fix, evidence
             )
 
 

@@ -1,26 +1,15 @@
 """What is on this machine, what is wrong with it for an NPU, and the command that mends it.
 
-One file per subject, each with a function `list_checks(machine)`; `examine_machine` calls them in order. They look at files and
-variables only, import nothing of torch's or the user's, and change nothing. The trial of the device is apart, in
-`trial`, as it takes as long as importing torch.
+One file per subject, each with a function `list_checks(machine)`; `examine_machine` calls them in order. They look at
+files and variables only, import nothing of torch's or the user's, and change nothing. The trial of the device is apart,
+in `trial`, as it takes as long as importing torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchport.doctor import (
-    build,
-    cann,
-    devices,
-    distributed,
-    environment,
-    host,
-    libraries,
-    mindspore,
-    packages,
-    trial,
-)
+from torchport.doctor import build, cann, devices, distributed, environment, host, libraries, mindspore, packages, trial
 from torchport.doctor.check import Check, Machine
 
 __all__ = ["Check", "Machine", "examine_machine"]

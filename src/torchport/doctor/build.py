@@ -23,9 +23,7 @@ def list_checks(machine: Machine) -> Iterator[Check]:
         yield Check("gcc", False, "g++ is not installed", INSTALL)
     else:
         old = f", older than {GCC[0]}" if numbers < GCC else ""
-        yield Check(
-            "gcc", numbers >= GCC, f"{version}{old}", f"apt-get install g++-{GCC[0]}; export CXX=g++-{GCC[0]}"
-        )
+        yield Check("gcc", numbers >= GCC, f"{version}{old}", f"apt-get install g++-{GCC[0]}; export CXX=g++-{GCC[0]}")
     name, libc = platform.libc_ver()
     right = name != "glibc" or tuple(map(int, libc.split(".")[:2])) >= GLIBC
     fix = "Use a newer system or container image: the wheels need glibc 2.28 or newer."

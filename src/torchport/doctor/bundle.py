@@ -31,27 +31,20 @@ _SECRETS = (
     re.compile(r"(?<=://)[^/@\s]{1,200}(?=@)"),
     re.compile(r"\b[A-Fa-f0-9]{32,}\b|\b(?=\w*\d)(?=\w*[A-Z])(?=\w*[a-z])[A-Za-z0-9]{40,}\b"),
 )
-_ADDRESS = re.compile(
-    r"\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b)\d{1,3}(?:\.\d{1,3}){3}\b|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b"
-)
+_ADDRESS = re.compile(r"\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b)\d{1,3}(?:\.\d{1,3}){3}\b|\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b")
 _HOMES = re.compile(r"/(?:home|Users)/[^/\s:'\"]+|/root(?=/|\b)")
 
 
 def collect_bundle_files(checks: Sequence[Check], logs: Sequence[Path] = ()) -> dict[str, bytes]:
     """The files of the archive by name, redacted. Raises OSError for a log that cannot be read."""
     hide = Redaction(os.environ)
-    rows = [
-        {"name": check.name, "passed": check.passed, "detail": check.detail, "fix": check.fix}
-        for check in checks
-    ]
+    rows = [{"name": check.name, "passed": check.passed, "detail": check.detail, "fix": check.fix} for check in checks]
     variables = {
         name: "<hidden>" if _SECRET_NAME.search(name) else value
         for name, value in sorted(os.environ.items())
         if _NAMES.fullmatch(name)
     }
-    found = sorted(
-        {f"{one.name}=={one.version}" for one in importlib.metadata.distributions()}, key=str.lower
-    )
+    found = sorted({f"{one.name}=={one.version}" for one in importlib.metadata.distributions()}, key=str.lower)
     texts = {
         "doctor.json": json.dumps(rows, indent=1),
         "environment.txt": "".join(f"{name}={value}\n" for name, value in variables.items()),

@@ -28,9 +28,7 @@ def list_checks(machine: Machine) -> Iterator[Check]:
         missing = [name for name in ("runtime", "compiler") if not (home / name).is_dir()]
         if missing:
             fix = "source set_env.sh of a complete toolkit, or install its missing package"
-            yield Check(
-                "cann", False, f"{home} lacks {' and '.join(missing)}/: torch_npu refuses to start", fix
-            )
+            yield Check("cann", False, f"{home} lacks {' and '.join(missing)}/: torch_npu refuses to start", fix)
             return
         version = read_cann_version(home)
         yield Check("cann", True, f"{version or 'of unknown version'} in {home}")
@@ -63,10 +61,7 @@ def _with_torch_npu(version: str) -> Iterator[Check]:
     if wanted and _numbers(version)[:2] < _numbers(wanted)[:2]:
         fix = f"Install CANN {wanted}, or the torch_npu of CANN {version} (COMPATIBILITY.md of torch_npu)."
         yield Check(
-            "compatibility",
-            False,
-            f"torch_npu {wheel.version} goes with CANN {wanted}, this is {version}",
-            fix,
+            "compatibility", False, f"torch_npu {wheel.version} goes with CANN {wanted}, this is {version}", fix
         )
     else:
         yield Check("compatibility", True, f"torch_npu {wheel.version} with CANN {version}")
@@ -79,10 +74,7 @@ def _driver(driver: Mapping[str, str], firmware: Mapping[str, str], cann_version
     old = bool(wanted) and _numbers(version)[:2] < _numbers(wanted)[:2]
     detail = f"{version}, but CANN {cann_version} goes with {wanted} or later" if old else version
     yield Check(
-        "driver",
-        not old,
-        detail,
-        f"Install the driver {wanted}: ./Ascend-hdk-*-npu-driver_{wanted}_*.run --upgrade",
+        "driver", not old, detail, f"Install the driver {wanted}: ./Ascend-hdk-*-npu-driver_{wanted}_*.run --upgrade"
     )
     if not firmware:
         return

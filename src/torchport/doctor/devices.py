@@ -42,16 +42,11 @@ def _nodes(machine: Machine) -> Iterator[Check]:
     if lacking:
         options = " ".join(f"--device={name}" for name in lacking)
         yield Check(
-            "device nodes",
-            False,
-            f"{', '.join(found)}, but not {', '.join(lacking)}",
-            f"docker run {options} ...",
+            "device nodes", False, f"{', '.join(found)}, but not {', '.join(lacking)}", f"docker run {options} ..."
         )
         return
     closed = [name for name in found if not os.access(folder / name, os.R_OK | os.W_OK)]
-    fix = (
-        "sudo usermod -aG HwHiAiUser $USER, and log in again; in a container give the group with --group-add."
-    )
+    fix = "sudo usermod -aG HwHiAiUser $USER, and log in again; in a container give the group with --group-add."
     detail = f"{', '.join(closed)} may not be used by this user" if closed else ", ".join(found)
     yield Check("device nodes", not closed, detail, fix)
 
@@ -62,16 +57,14 @@ def _visible(machine: Machine) -> Iterator[Check]:
         return
     ascends = order_of(numbers)
     if ascends is None:
-        yield Check(
-            "visible devices", False, f"{VISIBLE}={numbers} is no list of numbers", f"unset {VISIBLE}"
-        )
+        yield Check("visible devices", False, f"{VISIBLE}={numbers} is no list of numbers", f"unset {VISIBLE}")
     elif not ascends:
         right = ",".join(map(str, sorted({int(number) for number in numbers.split(",")})))
         yield Check("visible devices", False, out_of_order(numbers), f"export {VISIBLE}={right}")
     elif machine.kind is vnpu.Kind.VNPU and int(numbers.split(",")[-1]) >= (count := _count(machine)):
         yield Check(
             "visible devices", False, f"{VISIBLE}={numbers}, and there are {count} devices, from 0", f"unset {VISIBLE}"
-        )  # fmt: skip
+        )
     else:
         yield Check("visible devices", True, f"{VISIBLE}={numbers}")
 

@@ -30,9 +30,7 @@ def list_checks(machine: Machine) -> Iterator[Check]:
     port = int(word) if word.isdecimal() and 0 < int(word) < 65536 else LISTEN
     if machine.environ.get("RANK", "0") == "0" and is_port_taken(port):
         fix = f"ss -ltnp | grep :{port} shows by whom; export MASTER_PORT={_free()}, or torchrun --standalone"
-        yield Check(
-            "port", not word, f"port {port} is taken{'' if word else ', torchrun takes it by default'}", fix
-        )
+        yield Check("port", not word, f"port {port} is taken{'' if word else ', torchrun takes it by default'}", fix)
     table = machine.environ.get("RANK_TABLE_FILE", "")
     if table and (problem := _table(machine, table)):
         yield Check("rank table", False, f"RANK_TABLE_FILE={table} {problem}", "unset RANK_TABLE_FILE")
@@ -41,9 +39,7 @@ def list_checks(machine: Machine) -> Iterator[Check]:
 def _numbers(machine: Machine) -> Iterator[Check]:
     rank, size = (machine.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
     if rank.isdecimal() and size.isdecimal() and int(rank) >= int(size):
-        yield Check(
-            "ranks", False, f"RANK={rank} of WORLD_SIZE={size}: ranks count from 0", f"{TOLD}RANK WORLD_SIZE."
-        )
+        yield Check("ranks", False, f"RANK={rank} of WORLD_SIZE={size}: ranks count from 0", f"{TOLD}RANK WORLD_SIZE.")
 
 
 def is_port_taken(port: int) -> bool:
@@ -83,8 +79,4 @@ def _table(machine: Machine, name: str) -> str:
     servers = table.get("server_list") if isinstance(table, dict) else None
     if not isinstance(servers, list) or not servers:
         return "has no server_list"
-    return (
-        ""
-        if all(isinstance(one, dict) and one.get("device") for one in servers)
-        else "has a server without devices"
-    )
+    return "" if all(isinstance(one, dict) and one.get("device") for one in servers) else "has a server without devices"

@@ -55,9 +55,7 @@ def _numbers(machine: Machine) -> Iterator[Check]:
         if name == "HCCL_CONNECT_TIMEOUT" and machine.kind is vnpu.Kind.VNPU:
             least = 1  # CANN takes no less than 120
         if value and not (value.isdecimal() and least <= int(value) <= most):
-            yield Check(
-                name, False, f"{name}={value} is no number from {least} to {most} ({what})", f"unset {name}"
-            )
+            yield Check(name, False, f"{name}={value} is no number from {least} to {most} ({what})", f"unset {name}")
 
 
 def _allocator(machine: Machine) -> Iterator[Check]:
@@ -80,9 +78,12 @@ def _of_cuda(machine: Machine) -> Iterator[Check]:
             right = ",".join(map(str, sorted({int(number) for number in value.split(",")})))
         note = f" ({variable.note})" if variable.note else ""
         yield Check(
-            variable.npu, False, f"{variable.name} is set; on the NPU another variable is read{note}",
-            f'unset {variable.name}; export {variable.npu}="{value if right is None else right}"', advice=True,
-        )  # fmt: skip
+            variable.npu,
+            False,
+            f"{variable.name} is set; on the NPU another variable is read{note}",
+            f'unset {variable.name}; export {variable.npu}="{value if right is None else right}"',
+            advice=True,
+        )
 
 
 def _cann(machine: Machine) -> Iterator[Check]:
@@ -94,9 +95,7 @@ def _cann(machine: Machine) -> Iterator[Check]:
     for name in ("ASCEND_HOME_PATH", "ASCEND_OPP_PATH"):
         value = machine.environ.get(name, "")
         if not value:
-            yield Check(
-                name, False, f"{name} is not set: the environment of CANN is missing or half there", source
-            )
+            yield Check(name, False, f"{name} is not set: the environment of CANN is missing or half there", source)
         elif not machine.resolve_path(value).is_dir() and name == "ASCEND_OPP_PATH":
             yield Check(name, False, f"{name}={value} is no folder: there are no operators", source)
 

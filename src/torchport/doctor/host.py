@@ -20,9 +20,7 @@ def list_checks(machine: Machine) -> Iterator[Check]:
     """What there is; only shared memory can be too small."""
     yield Check("torchport", True, f"{__version__} in {Path(__file__).parents[1]}")
     yield Check("system", True, f"{_name(machine)}, {platform.machine()}, {platform.release()}")
-    yield Check(
-        "processor", True, f"{_processor(machine)}, {len(os.sched_getaffinity(0))} cores for this process"
-    )
+    yield Check("processor", True, f"{_processor(machine)}, {len(os.sched_getaffinity(0))} cores for this process")
     yield Check("memory", True, _memory(machine))
     if (shared := shared_memory(machine)) is not None:
         fix = "Start the container with `docker run --shm-size=16g` or `--ipc=host`; else use num_workers=0."

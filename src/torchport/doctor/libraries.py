@@ -11,9 +11,14 @@ from torchport.errors import TorchportError
 
 # What torch_npu is linked with or opens by name (ldd, FunctionLoader.cpp).
 NAMES = (
-    "libascendcl.so", "libhccl.so", "libopapi.so", "libge_runner.so", "libgraph.so", "libacl_tdt_channel.so",
+    "libascendcl.so",
+    "libhccl.so",
+    "libopapi.so",
+    "libge_runner.so",
+    "libgraph.so",
+    "libacl_tdt_channel.so",
     "libacl_op_compiler.so",
-)  # fmt: skip
+)
 HAL = "libascend_hal.so"
 
 
@@ -27,23 +32,17 @@ def list_checks(machine: Machine) -> Iterator[Check]:
     places = sorted({str(place.parent) for files in found.values() for place in files[:1]})
     if missing and backend.libraries is not None:
         again = "make build" if backend.kind is vnpu.Kind.VNPU else "source set_env.sh"
-        yield Check(
-            "libraries", False, f"{', '.join(missing)} not found in {', '.join(places) or 'any path'}", again
-        )
+        yield Check("libraries", False, f"{', '.join(missing)} not found in {', '.join(places) or 'any path'}", again)
     else:
         yield Check("libraries", True, f"{len(NAMES)} in {', '.join(places) or 'the linker cache'}")
     roots = {_root(place): place for files in found.values() for place in files}
     if backend.kind is vnpu.Kind.CANN:
         if len(roots) > 1:
             fix = "Open a new shell and source the set_env.sh of one CANN only."
-            yield Check(
-                "one cann", False, f"LD_LIBRARY_PATH mixes {' and '.join(sorted(map(str, roots)))}", fix
-            )
+            yield Check("one cann", False, f"LD_LIBRARY_PATH mixes {' and '.join(sorted(map(str, roots)))}", fix)
         if not _find(machine, HAL, backend):
             fix = "export LD_LIBRARY_PATH=/usr/local/Ascend/driver/lib64/driver:$LD_LIBRARY_PATH"
-            yield Check(
-                "driver library", False, f"{HAL} is not found: no driver here, or it is not mounted", fix
-            )
+            yield Check("driver library", False, f"{HAL} is not found: no driver here, or it is not mounted", fix)
 
 
 def _find(machine: Machine, name: str, backend: vnpu.Backend) -> list[Path]:

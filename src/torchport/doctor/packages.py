@@ -29,9 +29,11 @@ def list_checks(machine: Machine) -> Iterator[Check]:
     yield check_hdf5(machine)
     if shadow := _shadow(machine):
         yield Check(
-            "import path", False, f"{shadow} is found first when a script imports torch, and is no installed torch",
+            "import path",
+            False,
+            f"{shadow} is found first when a script imports torch, and is no installed torch",
             f"Start Python from another folder, or take {shadow.parent} out of PYTHONPATH.",
-        )  # fmt: skip
+        )
 
 
 def is_package_installed(name: str) -> bool:
@@ -42,9 +44,7 @@ def is_package_installed(name: str) -> bool:
 def check_hdf5(machine: Machine) -> Check:
     """h5py, which brings HDF5; a dump of tensors needs it, training does not."""
     if not is_package_installed("h5py"):
-        return Check(
-            "hdf5", True, "h5py is not installed: needed for dumps of tensors only (pip install h5py)"
-        )
+        return Check("hdf5", True, "h5py is not installed: needed for dumps of tensors only (pip install h5py)")
     try:
         version = importlib.metadata.version("h5py")
     except importlib.metadata.PackageNotFoundError:
@@ -65,9 +65,7 @@ def _wheel(name: str, kind: vnpu.Kind) -> Check:
     # A CANN has the versions of torch_npu that it goes with; the virtual NPU has one.
     right = kind is vnpu.Kind.CANN or wheel.version.partition("+")[0] == wheels.SUPPORTED
     if not right:
-        return Check(
-            name, False, f"{wheel.version}, but the virtual NPU is made for {wheels.SUPPORTED}", INSTALL
-        )
+        return Check(name, False, f"{wheel.version}, but the virtual NPU is made for {wheels.SUPPORTED}", INSTALL)
     if name == "torch_npu" and (other := _other_torch(wheel.version)):
         release = ".".join(wheel.version.partition("+")[0].split(".")[:3])
         return Check(name, False, f"{wheel.version}, but torch is {other}", f"pip install torch=={release}")
@@ -90,8 +88,6 @@ def _shadow(machine: Machine) -> Path | None:
     """A folder `torch` in PYTHONPATH that is torch's source and not an installed torch."""
     for entry in filter(None, machine.environ.get("PYTHONPATH", "").split(os.pathsep)):
         folder = Path(entry, "torch")
-        if (folder / "__init__.py").exists() and not list(folder.glob("_C*")) + list(
-            folder.glob("lib/libtorch*")
-        ):
+        if (folder / "__init__.py").exists() and not list(folder.glob("_C*")) + list(folder.glob("lib/libtorch*")):
             return folder
     return None

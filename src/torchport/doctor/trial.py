@@ -56,6 +56,4 @@ def _package(name: str, timeout: float) -> Check:
     if status == 0:
         return Check(name, True, f"{version}{FOREIGN if foreign else ''}")
     last = output.splitlines()[-1:] or [f"exit status {status}"]
-    return Check(
-        name, False, f"cannot be imported: {last[0]}", FOREIGN_FIX if foreign else REINSTALL.format(name)
-    )
+    return Check(name, False, f"cannot be imported: {last[0]}", FOREIGN_FIX if foreign else REINSTALL.format(name))

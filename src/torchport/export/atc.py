@@ -13,13 +13,7 @@ from torchport.export.job import Input
 from torchport.knowledge import onnx
 from torchport.vnpu.chips import load_chips
 
-PRECISIONS = (
-    "force_fp16",
-    "allow_fp32_to_fp16",
-    "must_keep_origin_dtype",
-    "allow_mix_precision",
-    "force_fp32",
-)
+PRECISIONS = ("force_fp16", "allow_fp32_to_fp16", "must_keep_origin_dtype", "allow_mix_precision", "force_fp32")
 BUILT_IN = {"Constant"}  # of the parser itself: it becomes a weight
 
 
@@ -54,9 +48,7 @@ def judge_operators(operators: Mapping[str, int], opset: int, cann: str | None) 
         if "::" in name:
             refused[name] = "an operator of another domain than ONNX's"
         elif name not in parsers:
-            unknown[name] = "CANN's public operator sources have no parser for it" + (
-                f"; {advice}" if advice else ""
-            )
+            unknown[name] = "CANN's public operator sources have no parser for it" + (f"; {advice}" if advice else "")
         elif fits is not False and opset not in parsers[name]:  # else it is the opset, not the operator
             taken = sorted(parsers[name])
             refused[name] = f"taken in opsets {taken[0]} to {taken[-1]}, not in {opset}" + (
@@ -91,9 +83,7 @@ def run_atc(words: Sequence[str]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        fault = next(
-            (line for line in lines if line.lstrip().startswith("E")), lines[-1] if lines else "no word"
-        )
+        fault = next((line for line in lines if line.lstrip().startswith("E")), lines[-1] if lines else "no word")
         raise TorchportError(
             f"atc has ended with status {done.returncode}: {fault.strip()[:400]}",
             hint="`torchport diagnose` explains CANN's codes.",

@@ -46,11 +46,7 @@ def check_onnx_model(path: Path, model: Flat, job: Job) -> list[dict[str, Any]]:
             _require_answers(
                 model, job, wanted, [make_sample(one, batch, OTHER, job.half, shift) for one in job.inputs]
             )
-        feed = {
-            one.name: tensor.numpy()
-            for one, tensor in zip(job.inputs, given, strict=True)
-            if one.name in taken
-        }
+        feed = {one.name: tensor.numpy() for one, tensor in zip(job.inputs, given, strict=True) if one.name in taken}
         try:
             found = session.run(None, feed)
         except Exception as error:
@@ -72,10 +68,7 @@ def _require_answers(model: Flat, job: Job, wanted: Any, other: list[Any]) -> No
     """Raise FinalError where another input changes nothing: a file that computes anything else would hold as well."""
     with torch.no_grad():
         given_other = model(*other)
-    if all(
-        torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
-        for a, b in zip(wanted, given_other, strict=True)
-    ):
+    if all(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(wanted, given_other, strict=True)):
         raise FinalError(
             f"{job.model} gives the same output to every input, so that nothing can be compared",
             hint="Its weights may be zero or not finite: see `torchport checkpoint show`.",
@@ -110,12 +103,7 @@ def _row(name: str, wanted: Any, found: Any, tolerance: float) -> dict[str, Any]
     largest = float(numpy.abs(a[finite]).max(initial=0.0))
     apart = float(numpy.abs(a[finite] - b[finite]).max(initial=0.0)) if same else float("inf")
     relative = apart / largest if largest else apart
-    return {
-        "output": name,
-        "largest": largest,
-        "relative": relative,
-        "ok": bool(same and relative <= tolerance),
-    }
+    return {"output": name, "largest": largest, "relative": relative, "ok": bool(same and relative <= tolerance)}
 
 
 def require_contained(path: Path) -> None:

@@ -36,8 +36,7 @@ def _work(job: dict[str, Any]) -> dict[str, Any]:
         from torchport.export.job import Job
     except ImportError as error:
         raise TorchportError(
-            f"torchport export needs torch, onnx and onnxruntime: {error}",
-            hint="pip install 'torchport[export]'",
+            f"torchport export needs torch, onnx and onnxruntime: {error}", hint="pip install 'torchport[export]'"
         ) from error
     plan = Job.from_json(job["job"])
     npu_forms.install_npu_forms()

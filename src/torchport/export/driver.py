@@ -46,9 +46,7 @@ def export_checkpoint(
         made = aside / "model.onnx"
         message = {
             "job": dataclasses.asdict(job),
-            "contents": to_json(
-                dataclasses.replace(contents, parts={way: contents.parts[way]}, values={}, objects={})
-            ),
+            "contents": to_json(dataclasses.replace(contents, parts={way: contents.parts[way]}, values={}, objects={})),
             "checkpoint": str(checkpoint),
             "part": way,
             "export": not existing,
@@ -71,10 +69,7 @@ def export_checkpoint(
 def _run(message: dict[str, Any], aside: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     reading, writing = os.pipe()
     # No torch_npu, and nothing of ours that waits for its import: the exporters fail on what it keeps of composites.
-    environment = os.environ | {
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "TORCHPORT_EXPORT_PROGRESS": str(writing),
-    }
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "TORCHPORT_EXPORT_PROGRESS": str(writing)}
     with open(aside / "said", "w+b") as said:
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "torchport.export.child"],

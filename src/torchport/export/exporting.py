@@ -115,9 +115,7 @@ def export_onnx(exporter: str, model: Flat, job: Job, target: Path) -> dict[str,
 def _names(model: Flat, job: Job, given: tuple[Any, ...]) -> list[str]:
     model(*given)
     if job.outputs and len(job.outputs) != len(model.outputs):
-        raise TorchportError(
-            f"--output-names has {len(job.outputs)} names, and the model {len(model.outputs)} outputs"
-        )
+        raise TorchportError(f"--output-names has {len(job.outputs)} names, and the model {len(model.outputs)} outputs")
     return list(job.outputs or model.outputs)
 
 
@@ -146,9 +144,7 @@ def _dynamo(model: Flat, job: Job, target: Path) -> None:
     batch = 2 if any(one.dynamic and one.shape[0] == 1 for one in job.inputs) else None
     given = tuple(make_sample(one, batch, 0, job.half) for one in job.inputs)
     shapes = tuple(dict.fromkeys(one.dynamic, torch.export.Dim.DYNAMIC) for one in job.inputs)
-    _write(
-        model, job, given, target, dynamo=True, dynamic_shapes=(shapes,), external_data=False, verbose=False
-    )
+    _write(model, job, given, target, dynamo=True, dynamic_shapes=(shapes,), external_data=False, verbose=False)
 
 
 def _clean(target: Path) -> dict[str, Any]:

@@ -10,9 +10,7 @@ from typing import Any
 from torchport.errors import TorchportError
 
 DTYPES = ("float32", "float16", "int64", "int32", "bool", "uint8", "float64")
-NEWEST = (
-    20  # the newest opset of both exporters of torch 2.13: torch.onnx's TorchScript one has none after it
-)
+NEWEST = 20  # the newest opset of both exporters of torch 2.13: torch.onnx's TorchScript one has none after it
 DYNAMO_FROM = 18  # the dynamo exporter's own operators begin here; converting down is not reliable
 TOLERANCE, TOLERANCE_HALF = 1e-4, 1e-2  # relative to the largest value of the output
 BATCHES = (1, 3, 8)
@@ -98,6 +96,4 @@ def with_dynamic(inputs: Sequence[Input], given: Sequence[str] | None, static: b
                 f"--dynamic {text} names no axes of an input",
                 hint=f"Inputs: {', '.join(known)}. For example {inputs[0].name}:0,1.",
             ) from None
-    return tuple(
-        dataclasses.replace(one, dynamic=() if static else axes.get(one.name, one.dynamic)) for one in inputs
-    )
+    return tuple(dataclasses.replace(one, dynamic=() if static else axes.get(one.name, one.dynamic)) for one in inputs)

@@ -86,12 +86,7 @@ def load_weights(model: Any, weights: Mapping[str, Stored], job: Job) -> dict[st
     with torch.no_grad():
         for name, stored in given.items():
             wanted[name].copy_(_tensor(name, stored))
-    return {
-        "removed": found.removed,
-        "missing": missing,
-        "unexpected": found.unexpected,
-        "loaded": len(given),
-    }
+    return {"removed": found.removed, "missing": missing, "unexpected": found.unexpected, "loaded": len(given)}
 
 
 def _tied(name: str, wanted: Mapping[str, Any], given: Mapping[str, Stored]) -> bool:

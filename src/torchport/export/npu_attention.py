@@ -35,11 +35,7 @@ def fusion_attention(
         raise NotImplementedError(
             f"npu_fusion_attention with keep_prob={keep_prob}: dropout in a model that is exported"
         )
-    if (
-        input_layout not in ("BNSD", "BSND", "BSH", "SBH")
-        or prefix is not None
-        or sparse_mode not in range(5)
-    ):
+    if input_layout not in ("BNSD", "BSND", "BSH", "SBH") or prefix is not None or sparse_mode not in range(5):
         raise NotImplementedError(
             f"npu_fusion_attention with input_layout={input_layout}, sparse_mode={sparse_mode}"
             f"{', prefix' if prefix is not None else ''} has no plain form here"

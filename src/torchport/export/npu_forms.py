@@ -113,32 +113,12 @@ def npu_format_cast(self: Any, acl_format: Any, *rest: Any, **options: Any) -> A
 FORMS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        *(
-            npu_rms_norm,
-            npu_add_rms_norm,
-            npu_rotary_mul,
-            npu_swiglu,
-            npu_fast_gelu,
-            npu_geglu,
-            npu_gelu,
-            npu_silu,
-        ),
-        *(
-            npu_mish,
-            npu_linear,
-            npu_transpose,
-            npu_confusion_transpose,
-            npu_dtype_cast,
-            npu_scaled_masked_softmax,
-        ),
+        *(npu_rms_norm, npu_add_rms_norm, npu_rotary_mul, npu_swiglu, npu_fast_gelu, npu_geglu, npu_gelu, npu_silu),
+        *(npu_mish, npu_linear, npu_transpose, npu_confusion_transpose, npu_dtype_cast, npu_scaled_masked_softmax),
         npu_format_cast,
     )
 }
-FORMS |= {
-    "fast_gelu": npu_fast_gelu,
-    "npu_format_cast_": npu_format_cast,
-    "npu_fusion_attention": fusion_attention,
-}
+FORMS |= {"fast_gelu": npu_fast_gelu, "npu_format_cast_": npu_format_cast, "npu_fusion_attention": fusion_attention}
 
 
 class _TorchNpu(types.ModuleType):

@@ -25,9 +25,7 @@ def plain_attention(
     if enable_gqa:
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    scores = torch.matmul(query, key.transpose(-2, -1)) * (
-        1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    )
+    scores = torch.matmul(query, key.transpose(-2, -1)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if is_causal:
         rows, columns = torch.arange(query.shape[-2]).unsqueeze(1), torch.arange(key.shape[-2]).unsqueeze(0)
         scores = scores.masked_fill(columns > rows, float("-inf"))
@@ -102,9 +100,7 @@ def plain_einsum(equation: str, *operands: Any) -> Any:
         matrix(operands[0], one, batch, left, summed), matrix(operands[1], two, batch, summed, right)
     )
     order = [*batch, *left, *right]
-    return product.reshape(*(sizes[index] for index in order)).permute(
-        *(order.index(index) for index in result)
-    )
+    return product.reshape(*(sizes[index] for index in order)).permute(*(order.index(index) for index in result))
 
 
 # The exporter's own form of unflatten makes constants of sizes that are dynamic (torch 2.13).

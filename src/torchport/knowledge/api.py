@@ -106,6 +106,4 @@ def _in_submodule(module: Api, row: Api) -> Api:
     submodule = module.name.removeprefix(module.module)
     if not row.npu.endswith(tail):
         return row
-    return dataclasses.replace(
-        row, name=f"{module.name}{tail}", npu=f"{row.npu.removesuffix(tail)}{submodule}{tail}"
-    )
+    return dataclasses.replace(row, name=f"{module.name}{tail}", npu=f"{row.npu.removesuffix(tail)}{submodule}{tail}")

@@ -59,8 +59,6 @@ def load_variables() -> Mapping[str, Variable]:
         if not set(row) <= {"npu", "review", "missing", "values"} or ("npu" in row) == ("missing" in row):
             raise ValueError(f"environment.toml: the row {name} has keys {sorted(row)}")
     return {
-        name: Variable(
-            name, row.get("npu", ""), row.get("review") or row.get("missing", ""), row.get("values", "")
-        )
+        name: Variable(name, row.get("npu", ""), row.get("review") or row.get("missing", ""), row.get("values", ""))
         for name, row in rows.items()
     }

@@ -81,11 +81,7 @@ def find_measured_api(name: str) -> Api | None:
     None for what was not measured: names that do no work on a device, and those without a sample.
     """
     rows, aliases = _data()["apis"], _data()["aliases"]
-    for candidate in (
-        name,
-        name.removesuffix("_"),
-        name.replace("torch.Tensor.", "torch.").removesuffix("_"),
-    ):
+    for candidate in (name, name.removesuffix("_"), name.replace("torch.Tensor.", "torch.").removesuffix("_")):
         row = rows.get(aliases.get(candidate, candidate))
         if row is not None:
             dtypes = {dtype: how for how in How for dtype in row.get(how.value, ())}
@@ -133,7 +129,5 @@ def _names() -> Mapping[str, frozenset[str]]:
 
 @functools.cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(
-        resources.files(__package__).joinpath("support.json").read_text("utf-8")
-    )
+    data: dict[str, Any] = json.loads(resources.files(__package__).joinpath("support.json").read_text("utf-8"))
     return data

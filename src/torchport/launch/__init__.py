@@ -1,7 +1,7 @@
 """Every way people start training, read into one form: what to execute, and which file it is that trains.
 
-`split_words` tells torchport's words from the script's, `parse_launch` says what a command line starts. `keeper` runs one so that
-nothing of it is left, `host_memory` says what that holds of this machine.
+`split_words` tells torchport's words from the script's, `parse_launch` says what a command line starts. `keeper` runs
+one so that nothing of it is left, `host_memory` says what that holds of this machine.
 """
 
 from torchport.launch.command import STANDALONE, Kind, Launch, add_target, launch_of, parse_launch

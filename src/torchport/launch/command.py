@@ -24,14 +24,7 @@ STANDALONE = ("--standalone",)  # with a port that the system chooses
 NOTEBOOK = "torchport.launch.notebook_run"  # not imported here: it is run by its name
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?$")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
-_RENDEZVOUS = (
-    "--standalone",
-    "--rdzv-endpoint",
-    "--rdzv-backend",
-    "--rdzv-id",
-    "--master-addr",
-    "--master-port",
-)
+_RENDEZVOUS = ("--standalone", "--rdzv-endpoint", "--rdzv-backend", "--rdzv-id", "--master-addr", "--master-port")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,24 +52,15 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     start = f"{parser.prog} [options]"
     parser.usage = f"{start} {{SCRIPT | -m MODULE}} [ARGS]  or  {start} -- COMMAND"
     parser.add_argument(
-        "script",
-        nargs="?",
-        metavar="SCRIPT",
-        help="the Python file or notebook that trains; - reads it from stdin",
+        "script", nargs="?", metavar="SCRIPT", help="the Python file or notebook that trains; - reads it from stdin"
     )
-    parser.add_argument(
-        "-m", dest="module", metavar="MODULE", help="the module that trains, as `python -m` takes it"
-    )
+    parser.add_argument("-m", dest="module", metavar="MODULE", help="the module that trains, as `python -m` takes it")
 
 
 def launch_of(
-    arguments: argparse.Namespace,
-    *,
-    nproc: int | None,
-    where: Sequence[str] = STANDALONE,
-    keep: Path | None = None,
+    arguments: argparse.Namespace, *, nproc: int | None, where: Sequence[str] = STANDALONE, keep: Path | None = None
 ) -> Launch:
-    """`parse_launch` for arguments that a parser with `add_target` gave, with the script's words in `arguments.passed`."""
+    """`parse_launch` for the arguments of a parser with `add_target`, with the script's words in `arguments.passed`."""
     passed = list(arguments.passed)
     if arguments.module is not None:
         return parse_launch([arguments.module, *passed], module=True, nproc=nproc, where=where, keep=keep)
@@ -103,9 +87,7 @@ def parse_launch(
     Python, or with `nproc` kept in a temporary file. Raises TorchportError where nothing can be started: no such
     file or module, a notebook that cannot be read, a launcher without a script.
     """
-    reader = _Reader(
-        Path() if folder is None else folder, dict(os.environ if environ is None else environ), keep
-    )
+    reader = _Reader(Path() if folder is None else folder, dict(os.environ if environ is None else environ), keep)
     reader.nproc, reader.where = nproc, tuple(where)
     if nproc is not None and nproc < 1:
         raise TorchportError(f"{nproc} is no number of processes: 1 or more")
@@ -162,9 +144,7 @@ class _Reader:
         self._count_is_ours(words[0])
         self._put_on_path()
         if (
-            shutil.which(
-                str(self.folder / words[0]) if os.sep in words[0] else words[0], path=self.environ["PATH"]
-            )
+            shutil.which(str(self.folder / words[0]) if os.sep in words[0] else words[0], path=self.environ["PATH"])
             is None
         ):
             raise TorchportError(
@@ -194,13 +174,15 @@ class _Reader:
         path = self.folder / name
         if not path.is_file():
             what = f"the script {name} is a folder" if path.is_dir() else f"there is no script {name}"
-            if launchers.find_program_launcher(name, ["launch"]) or launchers.find_program_launcher(name, ["run"]) or _is_command(name):
+            if (
+                launchers.find_program_launcher(name, ["launch"])
+                or launchers.find_program_launcher(name, ["run"])
+                or _is_command(name)
+            ):
                 raise TorchportError(
                     what, hint=f"A command line stands after `--`: -- {shlex.join([name, *arguments])}"
                 )
-            raise TorchportError(
-                what, hint="Give the file that trains, -m MODULE, or a command line after `--`."
-            )
+            raise TorchportError(what, hint="Give the file that trains, -m MODULE, or a command line after `--`.")
         if path.suffix == ".ipynb":
             notebook.check_notebook(name, path)
             words = ("-m", NOTEBOOK, name, *arguments)
@@ -223,8 +205,7 @@ class _Reader:
         found = launchers.read_options(launcher, words)
         if found.target is None:
             raise TorchportError(
-                f"{name} is given no script",
-                hint=f"For example: {name} {' '.join([*words, 'train.py'])}".rstrip(),
+                f"{name} is given no script", hint=f"For example: {name} {' '.join([*words, 'train.py'])}".rstrip()
             )
         script, target_module = self._started_by(name, found)
         own = list(words[len(launcher.subcommand.split()) :])
@@ -272,9 +253,7 @@ class _Reader:
             return self._launch((*python, "-", *arguments), None, 1, "stdin", arguments)
         text = sys.stdin.buffer.read()
         if not text.strip():
-            raise TorchportError(
-                "there is no script on stdin", hint="For example: cat train.py | torchport port -"
-            )
+            raise TorchportError("there is no script on stdin", hint="For example: cat train.py | torchport port -")
         path = self.keep
         if path is None:
             descriptor, name = tempfile.mkstemp(prefix="torchport-stdin-", suffix=".py")
@@ -296,9 +275,7 @@ class _Reader:
         arguments: Sequence[str],
         module: str = "",
     ) -> Launch:
-        return Launch(
-            tuple(command), script, module, processes, kind, tuple(arguments), tuple(self.variables.items())
-        )
+        return Launch(tuple(command), script, module, processes, kind, tuple(arguments), tuple(self.variables.items()))
 
     def _count_is_ours(self, name: str) -> None:
         if self.nproc is not None:

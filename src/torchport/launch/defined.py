@@ -49,15 +49,9 @@ def imported_beside(source: bytes, folder: Path) -> list[Path]:
 def _options(call: ast.Call) -> Iterator[str]:
     function = call.func
     name = (
-        function.attr
-        if isinstance(function, ast.Attribute)
-        else function.id
-        if isinstance(function, ast.Name)
-        else ""
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
     )
-    texts = [
-        part.value for part in call.args if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    ]
+    texts = [part.value for part in call.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
     if name in _DEFINING:
         for text in texts:
             # click has `--shout/--no-shout` and `-s/-S` in one text.

@@ -58,9 +58,7 @@ def run_with_keeper(
     Raises TorchportError where the command cannot be started.
     """
     start = time.monotonic()
-    with (
-        _STARTING
-    ):  # a keeper forked between the pipes and the fork of another would keep that one's pipes open
+    with _STARTING:  # a keeper forked between the pipes and the fork of another would keep that one's pipes open
         told, tell = os.pipe()
         answer, answered = os.pipe()
         _OURS.update((tell, answer))
@@ -131,9 +129,15 @@ def _kept(
 ) -> str:
     with open(stdout, "wb") as out, open(stderr, "wb") as err:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            start_new_session=True, preexec_fn=_as_before,
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=_as_before,
+        )
     grace = GRACE_SECONDS
     while process.poll() is None:
         if select.select([told], [], [], POLL_SECONDS)[0]:

@@ -34,9 +34,7 @@ TORCHRUN = Launcher(
     "--nproc-per-node",
     1,
 )
-_LEGACY = dataclasses.replace(
-    TORCHRUN, module="torch.distributed.launch", flags=TORCHRUN.flags | {"--use-env"}
-)
+_LEGACY = dataclasses.replace(TORCHRUN, module="torch.distributed.launch", flags=TORCHRUN.flags | {"--use-env"})
 ACCELERATE = Launcher(
     "accelerate.commands.launch",
     _flags(

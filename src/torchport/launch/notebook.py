@@ -78,9 +78,7 @@ def describe_left_out(cell: Cell) -> list[str]:
     """What a person should know of the lines that were left out of a cell."""
     if cell.left_out and not cell.code.strip():
         return [f"cell {cell.number}: left out, it is not Python: {cell.left_out[0][1]}"]
-    return [
-        f"cell {cell.number}, line {line}: left out, it is IPython's: {text}" for line, text in cell.left_out
-    ]
+    return [f"cell {cell.number}, line {line}: left out, it is IPython's: {text}" for line, text in cell.left_out]
 
 
 def check_notebook(name: str, path: Path) -> None:

@@ -114,11 +114,7 @@ def _is_joined(word: str, name: str) -> bool:
 
 def _defined(parts: Split) -> frozenset[str]:
     try:
-        path = (
-            Path(parts.script or "")
-            if parts.module is None
-            else module_file(parts.module, Path(), os.environ)
-        )
+        path = Path(parts.script or "") if parts.module is None else module_file(parts.module, Path(), os.environ)
         data = path.read_bytes()
         source = as_script(data) if path.suffix == ".ipynb" else data
         folders = [path.parent] if parts.module is None else [path.parent, Path()]

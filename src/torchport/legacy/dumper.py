@@ -128,9 +128,7 @@ def _finite(tensors: dict[int, torch.Tensor]) -> bool:
 
 def _is_view(func: Any) -> bool:
     """Whether the result shares memory with an argument: replacing the argument would part the two."""
-    return any(
-        value.alias_info is not None and not value.alias_info.is_write for value in func._schema.returns
-    )
+    return any(value.alias_info is not None and not value.alias_info.is_write for value in func._schema.returns)
 
 
 def _replace(func: Any, args: Any, kwargs: Any, recorded: Any) -> tuple[Any, Any]:

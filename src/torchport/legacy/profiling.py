@@ -60,10 +60,7 @@ class profile:  # noqa: N801  the old name
     """
 
     def __init__(
-        self,
-        profiler_result_path: str = "./",
-        use_e2e_profiler: Any = False,
-        config: profileConfig | None = None,
+        self, profiler_result_path: str = "./", use_e2e_profiler: Any = False, config: profileConfig | None = None
     ) -> None:
         if isinstance(use_e2e_profiler, profileConfig):  # the guide's order: (path, config)
             use_e2e_profiler, config = False, use_e2e_profiler
@@ -153,9 +150,7 @@ def _make(path: str, config: profileConfig) -> Any:
             l2_cache=config.l2_cache,
         )
     else:
-        warnings.warn(
-            f"There is no {DEVICE_PROFILER} here: the profile in {path} has host times alone.", stacklevel=4
-        )
+        warnings.warn(f"There is no {DEVICE_PROFILER} here: the profile in {path} has host times alone.", stacklevel=4)
     return npu_profiler.profile(
         activities=activities,
         on_trace_ready=npu_profiler.tensorboard_trace_handler(path),
@@ -178,12 +173,7 @@ def patch_autograd(patches: Patches) -> None:
 
     def init(original: Any) -> Any:
         def construct(
-            this: Any,
-            enabled: bool = True,
-            *,
-            use_npu: bool = False,
-            use_npu_simple: bool = False,
-            **kwargs: Any,
+            this: Any, enabled: bool = True, *, use_npu: bool = False, use_npu_simple: bool = False, **kwargs: Any
         ) -> None:
             if use_npu:
                 kwargs["use_device"] = "npu"

@@ -76,9 +76,7 @@ def _accept_prec(module: Any) -> None:
         def compare(this: Any, x: Any, y: Any, *args: Any, prec: float | None = None, **kwargs: Any) -> None:
             if prec is not None:
                 # As torch 1.5 did: an absolute tolerance, and values, whatever they are kept in.
-                x, y = (
-                    value.cpu().numpy() if hasattr(value, "cpu") else value for value in map(_plain, (x, y))
-                )
+                x, y = (value.cpu().numpy() if hasattr(value, "cpu") else value for value in map(_plain, (x, y)))
                 kwargs |= {"atol": prec, "rtol": 0.0, "exact_dtype": False}
             original(this, x, y, *args, **kwargs)
 

@@ -40,18 +40,20 @@ class Bisected:
     def to_json(self) -> dict[str, Any]:
         """For machines."""
         return {
-            "outcome": self.found.outcome, "operators": list(self.found.names), "sentence": self.found.sentence,
-            "away": str(self.away), "bound": self.found.bound, "steps": self.steps, "candidates": len(self.seen),
+            "outcome": self.found.outcome,
+            "operators": list(self.found.names),
+            "sentence": self.found.sentence,
+            "away": str(self.away),
+            "bound": self.found.bound,
+            "steps": self.steps,
+            "candidates": len(self.seen),
             "refused": list(self.refused),
             "runs": [dataclasses.asdict(one) | {"distance": str(one.distance)} for one in self.found.tries],
-        }  # fmt: skip
+        }
 
 
 def bisect_plan(
-    plan: Plan,
-    environments: Mapping[str, Mapping[str, str]],
-    progress: Progress,
-    reference: Path | None = None,
+    plan: Plan, environments: Mapping[str, Mapping[str, str]], progress: Progress, reference: Path | None = None
 ) -> Bisected:
     """Find the operator that takes the loss of `plan`'s command away on the NPU.
 
@@ -151,9 +153,13 @@ class _Runs:
         environment = {**surroundings.SAME, **self._environments[on], session.VARIABLE: options.to_variable()}
         program = shutil.which(command[0], path=environment.get("PATH")) or command[0]
         keeper.run_with_keeper(
-            [program, *command[1:]], environment, self._plan.folder, place / recording.STDOUT,
-            place / recording.STDERR, Watch(place, self._plan.timeout, self._progress),
-        )  # fmt: skip
+            [program, *command[1:]],
+            environment,
+            self._plan.folder,
+            place / recording.STDOUT,
+            place / recording.STDERR,
+            Watch(place, self._plan.timeout, self._progress),
+        )
         made = Recording.from_directory(place)
         self._progress.finish_step(f"{what}: {made.steps} steps")
         return made

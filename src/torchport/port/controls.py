@@ -54,14 +54,7 @@ def run_control(
     steps = min(reference.steps, MOST_STEPS)
     formats = assume_formats() if formats is None else formats
     data = ControlRun(
-        plan.command,
-        None,
-        0,
-        0.0,
-        "the original did not reach a step",
-        (),
-        dict(formats),
-        faults=plan.control,
+        plan.command, None, 0, 0.0, "the original did not reach a step", (), dict(formats), faults=plan.control
     )
     if steps:
         watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
@@ -107,9 +100,7 @@ def run_with_noise(plan: Plan, aside: Path, progress: Progress, formats: Mapping
     formats = assume_formats() if formats is None else formats
     steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), MOST_NOISY)
     watch = Watch(aside, plan.timeout, progress)
-    return rerun_side(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[
-        0
-    ]
+    return rerun_side(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[0]
 
 
 def run_forced_steps(
@@ -125,12 +116,7 @@ def run_forced_steps(
     folder = aside / STATES
     found: dict[str, Recording] = {}
     formats = assume_formats() if formats is None else formats
-    with_faults = {
-        "noise": True,
-        "roundoffs": dict(formats),
-        "faults": plan.control,
-        "states_in": str(folder),
-    }
+    with_faults = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "states_in": str(folder)}
     steps = min(kept.steps, states.MOST_STEPS)
     size = 0
     for name, side, changes in (

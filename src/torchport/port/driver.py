@@ -134,9 +134,7 @@ class _Steps:
                 findings += converted.findings
                 diff += converted.data["diff"]
                 summary += converted.data["summary"]
-            result = step_result(
-                CONVERT, plan, Conversion(plan.command, diff, summary, tuple(map(str, files)))
-            )
+            result = step_result(CONVERT, plan, Conversion(plan.command, diff, summary, tuple(map(str, files))))
             self.conversion = dataclasses.replace(result, findings=for_people(findings))
             self.conversion.write(folder / RESULT)
         self.progress.finish_step(

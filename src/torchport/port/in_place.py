@@ -54,9 +54,13 @@ def record_in_place(
         )
         command = plan.launch.command
         recording.begin_recording(
-            aside, side=options.side, command=command, device=DEVICES[on], seed=options.seed,
+            aside,
+            side=options.side,
+            command=command,
+            device=DEVICES[on],
+            seed=options.seed,
             source=plan.describe_source(),
-        )  # fmt: skip
+        )
         ended = tee.run_with_tee(
             [shutil.which(command[0], path=environment.get("PATH")) or command[0], *command[1:]],
             {SAME: surroundings.SAME[SAME], **environment, session.VARIABLE: options.to_variable()},
@@ -71,11 +75,7 @@ def record_in_place(
 def summarize_recording(out: Path) -> str:
     """What was recorded in `out`, as a line for people."""
     recorded = Recording.from_directory(out)
-    steps = (
-        f"{recorded.steps} step{'' if recorded.steps == 1 else 's'}"
-        if recorded.steps
-        else "no step of training"
-    )
+    steps = f"{recorded.steps} step{'' if recorded.steps == 1 else 's'}" if recorded.steps else "no step of training"
     return f"recorded {steps} in {out}"
 
 

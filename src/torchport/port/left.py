@@ -11,23 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torchport.checkpoints.pickled import read_checkpoint
-from torchport.checkpoints.tensors import (
-    Tensor,
-    Unreadable,
-    read_npy,
-    read_npz,
-    read_safetensors,
-    relative_difference,
-)
-from torchport.port.texts import (
-    TIMED,
-    compare_texts,
-    mask_text,
-    number_difference,
-    read_json,
-    read_table,
-    read_text,
-)
+from torchport.checkpoints.tensors import Tensor, Unreadable, read_npy, read_npz, read_safetensors, relative_difference
+from torchport.port.texts import TIMED, compare_texts, mask_text, number_difference, read_json, read_table, read_text
 from torchport.port.view import is_byproduct
 from torchport.results.port import FileRow
 
@@ -37,18 +22,14 @@ IMAGES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".
 # What experiment trackers write for themselves: times, machines and identities of runs.
 TRACKERS = frozenset(("wandb", "mlruns", "swanlog", "mlflow.db"))
 READERS: dict[str, tuple[str, Callable[[Path], dict[str, object]]]] = {
-    **dict.fromkeys(
-        (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".tar"), ("checkpoint", read_checkpoint)
-    ),
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".pkl", ".pickle", ".tar"), ("checkpoint", read_checkpoint)),
     ".safetensors": ("safetensors", read_safetensors),
     ".npz": ("npz", read_npz),
     ".npy": ("npy", lambda path: {"array": read_npy(path.read_bytes())}),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", read_json)),
     **dict.fromkeys((".csv", ".tsv"), ("csv", read_table)),
 }
-RANDOM_STATE = re.compile(
-    r"(?:^|[._])rng(?:[._]|$)|_rng|rng_state|random_state", re.IGNORECASE
-)  # each device's own
+RANDOM_STATE = re.compile(r"(?:^|[._])rng(?:[._]|$)|_rng|rng_state|random_state", re.IGNORECASE)  # each device's own
 # Parts of names that say when, where or which time a run was.
 NAMED_BY_CHANCE = re.compile(
     r"\d{4}-?\d\d-?\d\d|\d\d[-:]\d\d[-:]\d\d|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[\w.-]+|(?<!\d)\d{6}(?!\d)|\d{9,}"
@@ -127,9 +108,7 @@ def _compare(name: str, one: Path, other: Path, tolerance: float) -> FileRow:
         if _same_bytes(one, other):
             return FileRow(name, kind, *sizes, True, 0.0, "")
         if kind in ("events", "tracker"):
-            return FileRow(
-                name, kind, *sizes, None, None, "has times and names of the run in it; not compared"
-            )
+            return FileRow(name, kind, *sizes, None, None, "has times and names of the run in it; not compared")
         if kind == "image":
             return _images(name, one, other, sizes)
         read = READERS.get(one.suffix.lower())
@@ -169,9 +148,7 @@ def _contents(
     return FileRow(name, kind, said[0], said[1], equal, difference, note)
 
 
-def _plain(
-    name: str, one: Path, other: Path, sizes: tuple[str, str], tolerance: float, unreadable: str
-) -> FileRow:
+def _plain(name: str, one: Path, other: Path, sizes: tuple[str, str], tolerance: float, unreadable: str) -> FileRow:
     """Two files that nothing is known about, or that are not what their name says."""
     kind = _kind(name)
     try:
@@ -184,9 +161,7 @@ def _plain(
     lines = [f"{len(text.splitlines())} lines" for text in texts]
     note = place if place else f"numbers differ by {difference:.1e}" if difference else ""
     kind = "text" if kind == "file" else kind
-    return FileRow(
-        name, kind, lines[0], lines[1], difference <= tolerance, _finite(difference), _and(note, unreadable)
-    )
+    return FileRow(name, kind, lines[0], lines[1], difference <= tolerance, _finite(difference), _and(note, unreadable))
 
 
 def compare_contents(
@@ -198,11 +173,7 @@ def compare_contents(
     more = [name for name in port if name not in reference]
     if missing or more:
         whose, which = ("original", missing) if missing else ("port", more)
-        return (
-            False,
-            None,
-            f"only the {whose}'s has {which[0]}" + f" and {len(which) - 1} more" * (len(which) > 1),
-        )
+        return (False, None, f"only the {whose}'s has {which[0]}" + f" and {len(which) - 1} more" * (len(which) > 1))
     worst, where, unknown = 0.0, "", ""
     for name, one in reference.items():
         other = port[name]
@@ -250,12 +221,7 @@ def _images(name: str, one: Path, other: Path, sizes: tuple[str, str]) -> FileRo
     shapes = [_png_shape(path) for path in (one, other)]
     if shapes[0] != shapes[1]:
         return FileRow(
-            name,
-            "image",
-            *sizes,
-            False,
-            None,
-            f"{shapes[0] or 'no PNG'} against {shapes[1] or 'no PNG'} pixels",
+            name, "image", *sizes, False, None, f"{shapes[0] or 'no PNG'} against {shapes[1] or 'no PNG'} pixels"
         )
     return FileRow(name, "image", *sizes, None, None, "the bytes differ; pictures are not compared")
 

@@ -27,8 +27,7 @@ def lock_folder(out: Path) -> Iterator[None]:
         descriptor = os.open(out / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise TorchportError(
-            f"cannot write into the output folder {out}: {error.strerror}",
-            hint="Give another place with --out.",
+            f"cannot write into the output folder {out}: {error.strerror}", hint="Give another place with --out."
         ) from error
     try:
         _take(descriptor, out)

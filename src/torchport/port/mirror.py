@@ -33,20 +33,7 @@ CODE = frozenset(
 # Files that scripts write, often with C++ that nothing can be put in front of.
 WRITABLE = frozenset(
     (
-        *(
-            ".pt",
-            ".pth",
-            ".ckpt",
-            ".safetensors",
-            ".bin",
-            ".npz",
-            ".npy",
-            ".h5",
-            ".hdf5",
-            ".pkl",
-            ".onnx",
-            ".pt2",
-        ),
+        *(".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".npz", ".npy", ".h5", ".hdf5", ".pkl", ".onnx", ".pt2"),
         *(".json", ".jsonl", ".csv", ".log", ".txt", ".db", ".sqlite"),
     )
 )
@@ -160,9 +147,7 @@ class Mirror:
         elif entry.is_dir():
             if relative in self._real:
                 return True
-            if os.path.exists(os.path.join(entry.path, LOCK)) and os.path.isdir(
-                os.path.join(entry.path, "convert")
-            ):
+            if os.path.exists(os.path.join(entry.path, LOCK)) and os.path.isdir(os.path.join(entry.path, "convert")):
                 return False  # the output of another script's port, with recordings and weights
             if (
                 name.startswith(".")

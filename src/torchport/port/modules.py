@@ -45,11 +45,7 @@ def link_data(source: Path, target: Path, apart_from: Path) -> None:
     """
     for path in source.iterdir():
         place = target / path.name
-        if (
-            path.name.startswith(".")
-            or path.name == "__pycache__"
-            or apart_from.is_relative_to(path.resolve())
-        ):
+        if path.name.startswith(".") or path.name == "__pycache__" or apart_from.is_relative_to(path.resolve()):
             continue
         if not os.path.lexists(place):
             place.symlink_to(path.resolve(), target_is_directory=path.is_dir())
@@ -65,9 +61,7 @@ def _closure(start: Sequence[Path], places: Sequence[Path], belongs: Callable[[P
         path = waiting.pop()
         if path not in found:
             found[path] = None
-            imported = (
-                target for name, level in _imported(path) for target in _targets(path, name, level, places)
-            )
+            imported = (target for name, level in _imported(path) for target in _targets(path, name, level, places))
             waiting += [target for target in imported if belongs(target)]
     return list(found)
 
@@ -105,9 +99,7 @@ def _imported(path: Path) -> Iterator[tuple[str, int]]:
             yield from ((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             function, name = ast.unparse(node.func), node.args[0].value
-            if function in ("importlib.import_module", "import_module", "__import__") and isinstance(
-                name, str
-            ):
+            if function in ("importlib.import_module", "import_module", "__import__") and isinstance(name, str):
                 yield name, 0
 
 

@@ -110,11 +110,7 @@ class Plan:
         if self.project is not None or self.script is None:
             return [path.resolve() for path, _ in list_convertible_files(self.root, settings_of(self.root), self.out)]
         return find_project_files(
-            self.script,
-            module=bool(self.launch.module),
-            folder=self.folder,
-            follow=self.follow,
-            path=self.path,
+            self.script, module=bool(self.launch.module), folder=self.folder, follow=self.follow, path=self.path
         )
 
     def kept_in(self, step: str) -> Path:
@@ -132,9 +128,7 @@ class Plan:
         places = self.list_viewed_folders()
 
         def placed(path: Path) -> str:
-            return next(
-                (str(path.relative_to(place)) for place in places if path.is_relative_to(place)), path.name
-            )
+            return next((str(path.relative_to(place)) for place in places if path.is_relative_to(place)), path.name)
 
         launch, script = self.launch, self.script
         if script is None or launch.kind == "stdin":
@@ -155,9 +149,7 @@ class Plan:
         path = self.kept_in(step) / RESULT
         again = "Leave --from out to do all steps."
         if not path.exists():
-            raise TorchportError(
-                f"--from {self.start} needs the step {step}, and there is no {path}", hint=again
-            )
+            raise TorchportError(f"--from {self.start} needs the step {step}, and there is no {path}", hint=again)
         try:
             result = Result.read(path).typed(kind)
         except TypeError as error:

@@ -192,9 +192,7 @@ def _surrounded(folder: Path, top: Path, out: Path) -> Path:
 
 def _out(plan: Plan) -> Path:
     """What no view shows: the output folder, with those of other ports beside it."""
-    return next(
-        (parent for parent in (plan.out, *plan.out.parents) if parent.name == "torchport-out"), plan.out
-    )
+    return next((parent for parent in (plan.out, *plan.out.parents) if parent.name == "torchport-out"), plan.out)
 
 
 def _inside(views: list[View], path: Path) -> Path:
@@ -276,9 +274,7 @@ def _origin(before: list[bytes], after: list[bytes]) -> list[int]:
     theirs, ours = (
         [re.sub(rb"cuda|npu|nccl|hccl", b"", line, flags=re.I) for line in lines] for lines in (before, after)
     )
-    for kind, low, high, start, end in difflib.SequenceMatcher(
-        None, theirs, ours, autojunk=False
-    ).get_opcodes():
+    for kind, low, high, start, end in difflib.SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes():
         for line in range(start, end):
             # Lines are added before what needs them, so unequal blocks end together.
             origin[line] = (low if kind == "insert" else max(low, high - (end - line))) + 1

@@ -18,11 +18,7 @@ MODES: dict[str, tuple[str, frozenset[str]]] = {
     "CLEARML_OFFLINE_MODE": ("1", frozenset({"1", "true", "True"})),
 }
 # Where trackers put their files, by variable: the folder in the view, as their own default would be.
-PLACES = {
-    "WANDB_DIR": "",
-    "COMET_OFFLINE_DIRECTORY": ".cometml-runs",
-    "SWANLAB_LOG_DIR": "swanlog",
-}
+PLACES = {"WANDB_DIR": "", "COMET_OFFLINE_DIRECTORY": ".cometml-runs", "SWANLAB_LOG_DIR": "swanlog"}
 
 
 def build_run_environment(environ: Mapping[str, str], view: Path) -> dict[str, str]:

@@ -28,9 +28,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SI_KERNEL = 0x80  # asm-generic/siginfo.h: by a key of the terminal, which the command hears as well
 CHUNK = 1 << 16
 DRAIN_SECONDS = 2.0  # for what the command's own children still print after its end
-FORWARDED = frozenset(
-    {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
-)
+FORWARDED = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 
 
 def run_with_tee(command: Sequence[str], environment: Mapping[str, str], stdout: Path, stderr: Path) -> Ended:
@@ -75,10 +73,7 @@ def propagate_status(status: int) -> int:
 
 
 def _start(
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    streams: Sequence[_Stream],
-    mask: set[int | signal.Signals],
+    command: Sequence[str], environment: Mapping[str, str], streams: Sequence[_Stream], mask: set[int | signal.Signals]
 ) -> subprocess.Popen[bytes]:
     end_with_parent = ending_with_parent()
 

@@ -27,9 +27,7 @@ MASKS = tuple(
         r"\b(?:cuda|npu|cpu)(?::\d+)?\b",
     )
 )
-NUMBER = re.compile(
-    r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?!\w)|\bnan\b|[-+]?\binf\b", re.IGNORECASE
-)
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?!\w)|\bnan\b|[-+]?\binf\b", re.IGNORECASE)
 TIMED = re.compile(
     r"time|second|elapsed|duration|\bdate|stamp|speed|throughput|per_sec|/s\b|fps|\beta\b|memory|\bpid\b|host|uuid",
     re.IGNORECASE,

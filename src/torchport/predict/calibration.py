@@ -1,12 +1,12 @@
 """The time model's constants from published throughputs, and how far they are off.
 
 The rows are knowledge/zoo.json: models whose step ran dry on an Ascend910A (tools/zoo_runs.py), each with the images a
-second that its maker published, and its kernels as the virtual NPU counts them. `fit_constants` finds the constants that explain
-them best, `predict_kernel_time` is the formula of csrc/device/clock.cpp, `predict_step_time` what one stream makes of it. No other rows are in
-that file, and nothing here opens another.
+second that its maker published, and its kernels as the virtual NPU counts them. `fit_constants` finds the constants
+that explain them best, `predict_kernel_time` is the formula of csrc/device/clock.cpp, `predict_step_time` what one
+stream makes of it. No other rows are in that file, and nothing here opens another.
 
-A published throughput has the program's data loader in it. `predict_step_time` knows that of ImageNet, by the workers that the
-program's own script starts; `torchport predict` measures a script's own instead (loading).
+A published throughput has the program's data loader in it. `predict_step_time` knows that of ImageNet, by the workers
+that the program's own script starts; `torchport predict` measures a script's own instead (loading).
 """
 
 from __future__ import annotations
@@ -73,12 +73,7 @@ def read_zoo_rows(text: str | None = None) -> list[Row]:
 
 
 def predict_kernel_time(
-    unit: str,
-    flops: float,
-    size: float,
-    converted: float,
-    constants: Mapping[str, float],
-    chip: Mapping[str, Any],
+    unit: str, flops: float, size: float, converted: float, constants: Mapping[str, float], chip: Mapping[str, Any]
 ) -> float:
     """Seconds of one kernel, as csrc/device/clock.cpp counts them; a test holds the two together."""
     matrix = chip["cube_cores"] * 16**3 * 2 * chip["clock_ghz"] * 1e9
@@ -116,10 +111,7 @@ def compute_log_error(row: Row, constants: Mapping[str, float], chip: Mapping[st
 
 
 def fit_constants(
-    given: Sequence[Row],
-    fixed: Mapping[str, float],
-    chip: Mapping[str, Any],
-    prior: Mapping[str, float] = PRIOR,
+    given: Sequence[Row], fixed: Mapping[str, float], chip: Mapping[str, Any], prior: Mapping[str, float] = PRIOR
 ) -> dict[str, float]:
     """Constants of PRIOR's names that explain the rows best; `fixed` are the others. The same rows give the same."""
     names = list(prior)

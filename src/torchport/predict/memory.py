@@ -100,9 +100,7 @@ def _owners(notes: dict[str, Any]) -> Any:
 
 def _last_step(notes: dict[str, Any]) -> int:
     """The number of the allocation with which the last step began."""
-    ends = [
-        notes["scopes"][i + 1][0] for i, scope in enumerate(notes["scopes"][:-1]) if scope[1] == "optimizer"
-    ]
+    ends = [notes["scopes"][i + 1][0] for i, scope in enumerate(notes["scopes"][:-1]) if scope[1] == "optimizer"]
     return ends[-2] if len(ends) > 1 else 0
 
 

@@ -22,9 +22,7 @@ class Owners:
         self._names: dict[int, str] = {}
         self._open: list[str] = []
         self._roots: dict[int, Any] = {}
-        self._calls: dict[
-            int, list[int]
-        ] = {}  # of each outermost module: calls, and samples that it was given
+        self._calls: dict[int, list[int]] = {}  # of each outermost module: calls, and samples that it was given
         self._called: list[tuple[int, ...]] = []  # the same at the end of the last whole step
         self._waiting = 0  # the outermost module whose batch has not been seen yet
         self._steps = 0

@@ -48,9 +48,7 @@ def predict_plan(
     many = None
     asked = plan
     if several is not None:
-        asked = dataclasses.replace(
-            plan, launch=several, environment={**plan.environment, **dict(several.variables)}
-        )
+        asked = dataclasses.replace(plan, launch=several, environment={**plan.environment, **dict(several.variables)})
         many = _outcome(asked, lambda text: say(f"{several.processes} ranks: {text}"))
     answer = many or one
     assert answer is not None
@@ -100,9 +98,7 @@ def _outcome(plan: Plan, say: Say) -> _Outcome:
     """Raises TorchportError where a run is no prediction."""
     with runs.make_scratch_folder() as folder:
         ran = runs.run_dry(plan, folder, say=say)
-        full = next(
-            (note["error"] for note in ran.notes if note["error"] and note["error"]["out_of_memory"]), None
-        )
+        full = next((note["error"] for note in ran.notes if note["error"] and note["error"]["out_of_memory"]), None)
         if full is None:
             _judge(plan, ran)
         ranks, log, bounds = _ranks(plan, ran, full["text"] if full else "")
@@ -112,9 +108,7 @@ def _outcome(plan: Plan, say: Say) -> _Outcome:
 def _judge(plan: Plan, ran: Ran) -> None:
     """Raise what keeps the run from being a prediction."""
     failed = next((note["error"] for note in ran.notes if note["error"]), None)
-    often = max(
-        (line for note in ran.notes for line in note["reads"]), key=lambda line: line["count"], default=None
-    )
+    often = max((line for note in ran.notes for line in note["reads"]), key=lambda line: line["count"], default=None)
     hint = (
         f"It read a value of the device {often['count']}x at {os.path.basename(often['path'])}:{often['line']} "
         f"({often['call']}); in a dry run these are zero, and what the script does next may hang on that."
@@ -136,9 +130,7 @@ def _judge(plan: Plan, ran: Ran) -> None:
             exit_code=1,
         )
     if failed is not None:
-        raise TorchportError(
-            f"the script failed at {failed['where']}: {failed['text']}", hint=hint, exit_code=1
-        )
+        raise TorchportError(f"the script failed at {failed['where']}: {failed['text']}", hint=hint, exit_code=1)
     if not ran.notes and ran.status != 0:
         last = ran.tail.strip().splitlines()
         raise TorchportError(
@@ -234,10 +226,7 @@ def _shapes(log: Log | None) -> dict[str, int]:
     """Operators whose results have a size that depends on data, with how often they ran."""
     found: dict[str, int] = {}
     for task in log.tasks if log else ():
-        if any(
-            word in task.name
-            for word in ("Nonzero", "NonZero", "Unique", "MaskedSelect", "Bincount", "NonMax")
-        ):
+        if any(word in task.name for word in ("Nonzero", "NonZero", "Unique", "MaskedSelect", "Bincount", "NonMax")):
             found[task.name] = found.get(task.name, 0) + 1
     return found
 
@@ -257,9 +246,7 @@ def _timeline(log: Log | None, bounds: tuple[float, float], most: int = 4000) ->
         return ()
     first, last = (bound * 1e3 for bound in bounds)
     tasks = [task for task in log.tasks if first < task.virtual_ended <= last and task.unit != "none"]
-    tasks = sorted(
-        sorted(tasks, key=lambda task: -task.virtual_time)[:most], key=lambda task: task.virtual_began
-    )
+    tasks = sorted(sorted(tasks, key=lambda task: -task.virtual_time)[:most], key=lambda task: task.virtual_began)
     return tuple(
         Task(
             name=task.name,

@@ -66,17 +66,13 @@ def run_dry(plan: Plan, folder: Path, trial: str = "", say: Callable[[str], None
     output, errors = folder / "output", folder / "errors"
     watch = _Watch(plan, say)
     ended = keeper.run_with_keeper(plan.launch.command, environment, Path.cwd(), output, errors, watch)
-    lines = [
-        line
-        for path in (output, errors)
-        for line in path.read_bytes().decode("utf-8", "replace").splitlines()
-    ]
-    notes = sorted((json.loads(path.read_text()) | {"file": path.stem} for path in folder.glob(f"{NOTES}-*.json")),
-                   key=lambda note: note["rank"])  # fmt: skip
+    lines = [line for path in (output, errors) for line in path.read_bytes().decode("utf-8", "replace").splitlines()]
+    notes = sorted(
+        (json.loads(path.read_text()) | {"file": path.stem} for path in folder.glob(f"{NOTES}-*.json")),
+        key=lambda note: note["rank"],
+    )
     # A launcher's own process, and others that never came to the device, have nothing to say.
-    notes = [
-        note for note in notes if note["memory"] or note["reads"] or note["elsewhere"] or _failed_itself(note)
-    ]
+    notes = [note for note in notes if note["memory"] or note["reads"] or note["elsewhere"] or _failed_itself(note)]
     logs = [folder / TIMELINE.replace("%p", note["file"].rpartition("-")[2]) for note in notes]
     held = max(watch.held, sum(note["held"] for note in notes))
     if len(notes) == 1:

@@ -26,10 +26,25 @@ UNITS = (
 )
 # Numbers of c10::ScalarType, by the names that torch has for them.
 DTYPES = {
-    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
-    8: "complex32", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2",
-    24: "float8_e4m3fn", 27: "uint16", 28: "uint32", 29: "uint64",
-}  # fmt: skip
+    0: "uint8",
+    1: "int8",
+    2: "int16",
+    3: "int32",
+    4: "int64",
+    5: "float16",
+    6: "float32",
+    7: "float64",
+    8: "complex32",
+    9: "complex64",
+    10: "complex128",
+    11: "bool",
+    15: "bfloat16",
+    23: "float8_e5m2",
+    24: "float8_e4m3fn",
+    27: "uint16",
+    28: "uint32",
+    29: "uint64",
+}
 _PROCESS, _NAME, _TASK, _MEMORY = 1, 2, 3, 4
 _HEAD = struct.Struct("<IHH")
 _PROCESS_BODY = struct.Struct("<IIiiIBxxxqq")
@@ -115,8 +130,7 @@ def read_timeline(path: Path) -> Log:
     data = path.read_bytes()
     if not data.startswith(MAGIC):
         raise TorchportError(
-            f"{path} is no event log of the virtual NPU",
-            hint="VNPU_TIMELINE=file leaves one; see docs/timeline.md.",
+            f"{path} is no event log of the virtual NPU", hint="VNPU_TIMELINE=file leaves one; see docs/timeline.md."
         )
     names: dict[int, str] = {}
     log: Log | None = None
@@ -127,13 +141,9 @@ def read_timeline(path: Path) -> Log:
             start = at + _NAME_BODY.size
             names[number] = data[start : start + length].decode()
         elif kind == _PROCESS:
-            version, process, rank, world, chip, dry, monotonic, realtime = _PROCESS_BODY.unpack_from(
-                data, at
-            )
+            version, process, rank, world, chip, dry, monotonic, realtime = _PROCESS_BODY.unpack_from(data, at)
             if version != 1:
-                raise TorchportError(
-                    f"{path} is an event log of version {version}, which this torchport does not know"
-                )
+                raise TorchportError(f"{path} is an event log of version {version}, which this torchport does not know")
             log = Log(process, rank, world, "", bool(dry), monotonic, realtime, [], [], True)
         elif log is not None and kind == _TASK:
             log.tasks.append(_task(data, at, names))
@@ -142,9 +152,7 @@ def read_timeline(path: Path) -> Log:
             log.memory.append(Memory(device, *rest))
         last = end
     if log is None:
-        raise TorchportError(
-            f"{path} ends before its first record", hint="The process that wrote it was killed."
-        )
+        raise TorchportError(f"{path} ends before its first record", hint="The process that wrote it was killed.")
     log.chip = names.get(chip, "")
     log.whole = last == len(data)
     return log
@@ -162,9 +170,7 @@ def _records(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _task(data: bytes, at: int, names: dict[int, str]) -> Task:
-    name, device, count, stream, thread, unit, failed, ranks, _, correlation, *rest = _TASK_BODY.unpack_from(
-        data, at
-    )
+    name, device, count, stream, thread, unit, failed, ranks, _, correlation, *rest = _TASK_BODY.unpack_from(data, at)
     at += _TASK_BODY.size
     tensors = []
     for _ in range(count):
@@ -173,12 +179,26 @@ def _task(data: bytes, at: int, names: dict[int, str]) -> Task:
         shape = struct.unpack_from(f"<{rank}q", data, at)
         at += 8 * rank
         tensors.append(
-            Tensor(
-                address, size, DTYPES.get(dtype, str(dtype)), layout, shape, bool(flags & 1), bool(flags & 2)
-            )
+            Tensor(address, size, DTYPES.get(dtype, str(dtype)), layout, shape, bool(flags & 1), bool(flags & 2))
         )
     queued, began, ended, virtual_queued, virtual_began, virtual_ended, flops, size, converted = rest
     return Task(
-        names.get(name, "?"), device, stream, thread, UNITS[unit], bool(failed), ranks, correlation, queued, began,
-        ended, virtual_queued, virtual_began, virtual_ended, flops, size, converted, tuple(tensors),
-    )  # fmt: skip
+        names.get(name, "?"),
+        device,
+        stream,
+        thread,
+        UNITS[unit],
+        bool(failed),
+        ranks,
+        correlation,
+        queued,
+        began,
+        ended,
+        virtual_queued,
+        virtual_began,
+        virtual_ended,
+        flops,
+        size,
+        converted,
+        tuple(tensors),
+    )

@@ -14,9 +14,15 @@ from typing import Any
 # Below this a fill costs nothing, and the copy to the device would carry it.
 LARGE = 1 << 20
 _INITIALISERS = (
-    "uniform_", "normal_", "trunc_normal_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_",
-    "kaiming_normal_", "orthogonal_",
-)  # fmt: skip
+    "uniform_",
+    "normal_",
+    "trunc_normal_",
+    "xavier_uniform_",
+    "xavier_normal_",
+    "kaiming_uniform_",
+    "kaiming_normal_",
+    "orthogonal_",
+)
 _METHODS = ("normal_", "uniform_")
 _CASTS = ("half", "bfloat16", "float", "double")
 # The highest bit of an entry of /proc/self/pagemap, in its last byte (Documentation/admin-guide/mm/pagemap.rst).
@@ -90,11 +96,7 @@ class Unfilled:
 
     def _empty(self, tensor: Any) -> bool:
         """Whether nothing has touched it, nor can its values be asked for by autograd."""
-        return (
-            self._known(tensor)
-            and not (tensor.requires_grad and self._torch.is_grad_enabled())
-            and _unread(tensor)
-        )
+        return self._known(tensor) and not (tensor.requires_grad and self._torch.is_grad_enabled()) and _unread(tensor)
 
     def _like(self, tensor: Any, dtype: Any) -> Any:
         made = self._torch.empty_like(tensor, dtype=dtype, requires_grad=False)

@@ -137,9 +137,7 @@ class EqualStart:
         shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
         expected = {key: tuple(value.shape) for key, value in values.items()}
         if shapes != expected:
-            differing = sorted(
-                key for key in shapes.keys() | expected.keys() if shapes.get(key) != expected.get(key)
-            )
+            differing = sorted(key for key in shapes.keys() | expected.keys() if shapes.get(key) != expected.get(key))
             detail = f"names or shapes differ, first {differing[0]!r}"
             self._journal.write_event("weights", name=name, action="mismatch", detail=detail)
             return

@@ -135,9 +135,7 @@ class Faults:
         self._old = []
 
     def _change_gradient(self, parameters: Iterable[Any], number: int, step: int) -> None:
-        self._change(
-            [(place, one.grad) for place, one in enumerate(parameters) if one.grad is not None], number, step
-        )
+        self._change([(place, one.grad) for place, one in enumerate(parameters) if one.grad is not None], number, step)
 
     def _change(self, gradients: list[tuple[int, Any]], number: int, step: int) -> None:
         """Change the gradient of median norm among those of weights: matrices, if there are such, then vectors."""
@@ -149,9 +147,7 @@ class Faults:
         sizes = [(float(one.double().norm()), place, one) for place, one in dense]
         sizes = [row for row in sizes if 0 < row[0] < float("inf")]
         weights = [row for row in sizes if row[2].dim() > 1]
-        rows = sorted(
-            weights or [row for row in sizes if row[2].numel() > 1] or sizes, key=lambda row: row[:2]
-        )
+        rows = sorted(weights or [row for row in sizes if row[2].numel() > 1] or sizes, key=lambda row: row[:2])
         if not rows:
             return
         _, place, gradient = rows[(len(rows) - 1) // 2]

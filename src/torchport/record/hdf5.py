@@ -160,8 +160,7 @@ def import_h5py() -> Any:
         import h5py
     except ImportError as error:
         raise TorchportError(
-            f"operators are kept in HDF5 files, and h5py cannot be imported: {error}",
-            hint="pip install 'h5py>=3.11'",
+            f"operators are kept in HDF5 files, and h5py cannot be imported: {error}", hint="pip install 'h5py>=3.11'"
         ) from error
     return h5py
 

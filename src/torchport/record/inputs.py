@@ -38,12 +38,7 @@ class Inputs(Part):
     def record_inputs(self, site: str, tensors: list[Any]) -> None:
         """An outermost call of a module at `site` was given `tensors`."""
         torch = self._torch
-        if (
-            not torch.is_grad_enabled()
-            or self._step >= STEPS
-            or self._calls >= CALLS
-            or not self._readings.can_read()
-        ):
+        if not torch.is_grad_enabled() or self._step >= STEPS or self._calls >= CALLS or not self._readings.can_read():
             return
         self._calls += 1
         step = self._step
@@ -56,7 +51,9 @@ class Inputs(Part):
             norms = Norms(torch, plainly)
         self._readings.schedule_write(
             norms.vectors,
-            lambda values: self._write("inputs", site=site, step=step, norms=round_for_json(norms.assemble_norms(values))),
+            lambda values: self._write(
+                "inputs", site=site, step=step, norms=round_for_json(norms.assemble_norms(values))
+            ),
         )
 
     def step_done(self) -> None:

@@ -30,11 +30,7 @@ class Limit:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        steps: int | None,
-        enough: tuple[int, float] | None,
-        announce: Callable[[str, int], None],
+        self, folder: Path, steps: int | None, enough: tuple[int, float] | None, announce: Callable[[str, int], None]
     ) -> None:
         self._folder = folder
         self._steps = steps

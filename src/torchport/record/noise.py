@@ -56,9 +56,7 @@ class Noise:
             MATMUL: (nn.Linear, nn.Bilinear, nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase),
         }
         self._coarse = [
-            (classes[kind], FORMATS[name].roundoff)
-            for kind, name in (formats or {}).items()
-            if name in FORMATS
+            (classes[kind], FORMATS[name].roundoff) for kind, name in (formats or {}).items() if name in FORMATS
         ]
 
     def install(self, patches: Patches) -> None:
@@ -105,9 +103,7 @@ class Noise:
             fits = value.is_floating_point() and value.layout == torch.strided and id(value) not in given
             if not fits or value.device.type != "cpu" or not value.numel():
                 return value
-            return self._straight.apply(
-                value, functools.partial(self._moved, roundoff=roundoff), self._differing
-            )
+            return self._straight.apply(value, functools.partial(self._moved, roundoff=roundoff), self._differing)
         if isinstance(value, tuple):
             parts = [self._changed(part, given, roundoff) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

@@ -15,8 +15,9 @@ LONG = 1 << 16
 class Norms:
     """The Euclidean norms of `tensors`, some of which may be None; queued on their devices at once.
 
-    `vectors` are to be read; `assemble_norms(values)` makes one number for each tensor of what was read: None for a tensor that
-    is None or has no such norm (sparse, quantized, complex, without data). Half precision is accumulated in float32.
+    `vectors` are to be read; `assemble_norms(values)` makes one number for each tensor of what was read: None for a
+    tensor that is None or has no such norm (sparse, quantized, complex, without data). Half precision is accumulated in
+    float32.
     """
 
     def __init__(self, torch: Any, tensors: Sequence[Any]) -> None:
@@ -65,9 +66,7 @@ class Samples:
 
     def compute_norms(self) -> RowNorms:
         """The norm of each row."""
-        return RowNorms(
-            self._torch, self._count, [(indexes, rows) for indexes, rows in self._groups.values()]
-        )
+        return RowNorms(self._torch, self._count, [(indexes, rows) for indexes, rows in self._groups.values()])
 
     def compute_change_norms(self, before: Samples) -> RowNorms:
         """The norm of each row's difference to that of `before`; None where that has no such row."""

@@ -16,10 +16,35 @@ from torchport.record.operators.rebuilt import UnknownCallError
 from torchport.record.part import Part
 
 # They move numbers, make memory, or draw: there is nothing in them that the CPU would compute otherwise.
-LEFT_ALONE = ("empty", "resize_", "set_", "view", "_local_scalar_dense", "is_pinned", "_pin_memory", "record_stream",
-              "copy_", "_to_copy", "detach", "alias", "lift", "as_strided", "_reshape_alias", "format_cast",
-              "rand", "normal_", "uniform_", "bernoulli", "multinomial", "exponential_", "dropout", "cauchy_",
-              "geometric_", "log_normal_", "poisson")  # fmt: skip
+LEFT_ALONE = (
+    "empty",
+    "resize_",
+    "set_",
+    "view",
+    "_local_scalar_dense",
+    "is_pinned",
+    "_pin_memory",
+    "record_stream",
+    "copy_",
+    "_to_copy",
+    "detach",
+    "alias",
+    "lift",
+    "as_strided",
+    "_reshape_alias",
+    "format_cast",
+    "rand",
+    "normal_",
+    "uniform_",
+    "bernoulli",
+    "multinomial",
+    "exponential_",
+    "dropout",
+    "cauchy_",
+    "geometric_",
+    "log_normal_",
+    "poisson",
+)
 
 
 class OnCpu(Part):

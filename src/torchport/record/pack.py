@@ -98,9 +98,7 @@ class Take(_Stored):
             return tensor
         if value.shape != tensor.shape or value.dtype != tensor.dtype:
             mine, theirs = (f"{tuple(one.shape)} {one.dtype}" for one in (tensor, value))
-            self._tell(
-                f"upload {visit} at {site} is of {mine}, that of the reference of {theirs}: not replaced"
-            )
+            self._tell(f"upload {visit} at {site} is of {mine}, that of the reference of {theirs}: not replaced")
             return tensor
         return value
 

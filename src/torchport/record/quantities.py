@@ -46,12 +46,7 @@ class Quantities(Part):
     """
 
     def __init__(
-        self,
-        torch: Any,
-        write: Callable[..., None],
-        readings: Readings,
-        names: Names,
-        optimizers: Callable[[], int],
+        self, torch: Any, write: Callable[..., None], readings: Readings, names: Names, optimizers: Callable[[], int]
     ) -> None:
         self._torch = torch
         self._write = write
@@ -101,9 +96,7 @@ class Quantities(Part):
 
     def on_backward_begin(self, site: str, by: str, roots: tuple[Any, ...]) -> None:
         """Find the leaves of a backward pass that no optimizer will follow."""
-        self._leaves = (
-            _leaves(roots) if by == "backward" and not self._optimizers() and self._passes < DETAILED else []
-        )
+        self._leaves = _leaves(roots) if by == "backward" and not self._optimizers() and self._passes < DETAILED else []
 
     def on_backward_end(self, site: str, by: str, results: Any) -> None:
         """Measure their gradients, and their change since the pass before from this place; or the results of
@@ -133,8 +126,7 @@ class Quantities(Part):
             empty: list[float | None] = [None] * len(tensors)
             self._tell(WITHOUT, step, names, sizes)
             self._readings.schedule_write(
-                norms.vectors,
-                lambda values: self._norms(WITHOUT, step, norms.assemble_norms(values), empty, empty),
+                norms.vectors, lambda values: self._norms(WITHOUT, step, norms.assemble_norms(values), empty, empty)
             )
 
     def _changed(self, followed: _Followed, tensors: Sequence[Any]) -> bool:
@@ -145,13 +137,7 @@ class Quantities(Part):
         return True
 
     def _measure(
-        self,
-        followed: _Followed,
-        number: int,
-        step: int,
-        tensors: Sequence[Any],
-        gradients: Norms,
-        scale: Any,
+        self, followed: _Followed, number: int, step: int, tensors: Sequence[Any], gradients: Norms, scale: Any
     ) -> None:
         before, followed.sample = followed.sample, self._sample(tensors)
         with self._quietly():
@@ -182,8 +168,7 @@ class Quantities(Part):
         if self._told.get(number) != (names, sizes):
             self._told[number] = names, sizes
             self._readings.schedule_write(
-                (),
-                lambda _: self._write("parameters", optimizer=number, step=step, names=names, sizes=sizes),
+                (), lambda _: self._write("parameters", optimizer=number, step=step, names=names, sizes=sizes)
             )
 
     def _norms(
@@ -195,8 +180,13 @@ class Quantities(Part):
         change: Sequence[float | None],
     ) -> None:
         self._write(
-            "norms", optimizer=number, step=step, gradient=round_for_json(gradient), norm=round_for_json(norm), change=round_for_json(change)
-        )  # fmt: skip
+            "norms",
+            optimizer=number,
+            step=step,
+            gradient=round_for_json(gradient),
+            norm=round_for_json(norm),
+            change=round_for_json(change),
+        )
 
     def _gradients(self, tensors: Sequence[Any]) -> Norms:
         with self._quietly():

@@ -39,11 +39,7 @@ class Readings:
             return False
         for name in ("npu", "cuda"):
             device = vars(torch).get(name)  # getattr for what torch lacks takes long
-            if (
-                device is not None
-                and hasattr(device, "is_current_stream_capturing")
-                and device.is_initialized()
-            ):
+            if device is not None and hasattr(device, "is_current_stream_capturing") and device.is_initialized():
                 return not device.is_current_stream_capturing()
         return True
 

@@ -38,9 +38,20 @@ from torchport.record.sites import Sites
 
 # Modules of this package that dynamo is to leave alone.
 UNTRACED = (
-    "inputs", "limit", "names", "norms", "operators.hook", "operators.part", "operators.scopes", "quantities", "quiet",
-    "readings", "recorder", "recording", "scaling",
-)  # fmt: skip
+    "inputs",
+    "limit",
+    "names",
+    "norms",
+    "operators.hook",
+    "operators.part",
+    "operators.scopes",
+    "quantities",
+    "quiet",
+    "readings",
+    "recorder",
+    "recording",
+    "scaling",
+)
 # How an optimizer computes, not what.
 IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")
 
@@ -155,9 +166,7 @@ class Recorder:
         self._torch = torch
         _make_tables(torch)
         backend = torch._C._get_privateuse1_backend_name() if hasattr(torch, "npu") else "cpu"
-        self._journal.write_event(
-            "torch", version=torch.__version__, backend=backend, threads=torch.get_num_threads()
-        )
+        self._journal.write_event("torch", version=torch.__version__, backend=backend, threads=torch.get_num_threads())
         torch.manual_seed(self._seed)
         self.readings, self.names = Readings(torch), Names(torch)
         self._scaling = Scaling(torch, self._write)
@@ -289,9 +298,14 @@ class Recorder:
 
         def write(value: float) -> None:
             self._journal.write_event(
-                "loss", site=site, by=by, value=value / scale, device=device,
-                launches=self._launches(wait=device == "cpu"), elapsed=elapsed,
-            )  # fmt: skip
+                "loss",
+                site=site,
+                by=by,
+                value=value / scale,
+                device=device,
+                launches=self._launches(wait=device == "cpu"),
+                elapsed=elapsed,
+            )
 
         if len(parts) == 1 and _exact(self._torch, parts[0]):
             self._loss_waits = True
@@ -364,9 +378,13 @@ class Recorder:
 
     def _called(self, site: str, value: float, device: str, number: int) -> None:
         self._write(
-            "call", site=site, value=value, device=device, launches=self._launches(wait=device == "cpu"),
+            "call",
+            site=site,
+            value=value,
+            device=device,
+            launches=self._launches(wait=device == "cpu"),
             elapsed=self._journal.get_elapsed_seconds(),
-        )  # fmt: skip
+        )
         self._limit.count_value(site, number)
         # Before training, modules are called to look at them: only an evaluation that goes on and on is steps.
         if not self._optimizers and not self._torch.is_grad_enabled():

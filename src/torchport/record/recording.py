@@ -183,9 +183,7 @@ class Journal:
         if self._descriptor is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        line = json.dumps(
-            {"kind": kind, **{name: _plain(value) for name, value in fields.items()}}, allow_nan=False
-        )
+        line = json.dumps({"kind": kind, **{name: _plain(value) for name, value in fields.items()}}, allow_nan=False)
         left = line.encode() + b"\n"
         with name_path_in_errors(path):
             while left:  # a disk that becomes full takes a part
@@ -221,9 +219,7 @@ class End:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
-            raise TorchportError(
-                f"{directory / END} is damaged: {error}", hint="Record the run again."
-            ) from error
+            raise TorchportError(f"{directory / END} is damaged: {error}", hint="Record the run again.") from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -261,9 +257,7 @@ class Process:
     @property
     def steps(self) -> list[Mapping[str, Any]]:
         """The events that are its steps."""
-        return self.of_kind(
-            {OPTIMIZER: "step", BACKWARD: "loss", GRADIENT: "loss", CALL: "call"}[self.step_kind]
-        )
+        return self.of_kind({OPTIMIZER: "step", BACKWARD: "loss", GRADIENT: "loss", CALL: "call"}[self.step_kind])
 
     def collect_curves(self) -> dict[str, list[float]]:
         """The losses of each call site in order; where there is none, the norms of what each module gave."""
@@ -371,9 +365,7 @@ def read_journal(path: Path) -> Iterator[Mapping[str, Any]]:
         try:
             event = parse_event(line)
         except ValueError as error:
-            raise TorchportError(
-                f"{path}:{number}: damaged line: {error}", hint="Record the run again."
-            ) from error
+            raise TorchportError(f"{path}:{number}: damaged line: {error}", hint="Record the run again.") from error
         yield event
 
 

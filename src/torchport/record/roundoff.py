@@ -96,9 +96,7 @@ def read_declared_formats(recording: Recording) -> dict[str, str]:
 
 def describe_formats(formats: Mapping[str, str]) -> list[Roundoff]:
     """`formats` (a format's name by kind) for people and programs."""
-    from torchport.results.comparison import (
-        Roundoff,
-    )  # which the recorder, imported into every run, does not need
+    from torchport.results.comparison import Roundoff  # which the recorder, imported into every run, does not need
 
     return [
         Roundoff(f"{FORMATS[name].words} {kind}", FORMATS[name].roundoff, FORMATS[name].source)

@@ -44,9 +44,7 @@ VARIABLE = "TORCHPORT_RECORD"
 REFERENCE, PORT, CUDA, NPU = "reference", "port", "cuda", "npu"
 _session: Session | None = None
 # What torch_npu and CANN put before their sentences: "[ERROR] 2026-01-01-00:00:00 (PID:1, Device:0, RankID:-1) ".
-_STAMP = re.compile(
-    r"\[(?:ERROR|PID: \d+)\] \d{4}-\d\d-\d\d-[\d:.]+ (?:\(PID:\d+, Device:-?\d+, RankID:-?\d+\) )?"
-)
+_STAMP = re.compile(r"\[(?:ERROR|PID: \d+)\] \d{4}-\d\d-\d\d-[\d:.]+ (?:\(PID:\d+, Device:-?\d+, RankID:-?\d+\) )?")
 _OURS = str(Path(__file__).parents[1])
 
 
@@ -251,9 +249,7 @@ class Session:
             {
                 "side": self._options.side,
                 # What is not the script's own on this side: judges of single operators have to know.
-                "changed": ["gelu, as the NPU computes it"]
-                if self._options.side in (REFERENCE, CUDA)
-                else [],
+                "changed": ["gelu, as the NPU computes it"] if self._options.side in (REFERENCE, CUDA) else [],
             },
         )
         made.install()
@@ -330,9 +326,7 @@ def describe_failure(error: BaseException, sites: Sites) -> dict[str, Any]:
 
 def format_exception_line(error: BaseException) -> str:
     """The text of an exception in a line: of those of torch_npu the first sentence and the last, which is CANN's."""
-    lines = [
-        _STAMP.sub("", line) for line in "".join(traceback.format_exception_only(error)).strip().splitlines()
-    ]
+    lines = [_STAMP.sub("", line) for line in "".join(traceback.format_exception_only(error)).strip().splitlines()]
     return lines[0] if len(lines) == 1 else f"{lines[0]} ... {lines[-1]}"
 
 

@@ -27,9 +27,7 @@ class Sites:
     def __init__(self, roots: Iterable[str] = (), lines: Mapping[str, Sequence[int]] | None = None) -> None:
         self._roots = tuple(os.path.realpath(root) + os.sep for root in roots)
         self._lines = lines or {}
-        self._files: dict[
-            CodeType, tuple[str, bool]
-        ] = {}  # by code: what to call its file, and is it the user's
+        self._files: dict[CodeType, tuple[str, bool]] = {}  # by code: what to call its file, and is it the user's
 
     def find_calling_line(self, skip: int = 1) -> str:
         """The innermost line that is not torch's or ours, as `model.py:31` or `transformers/trainer.py:7`.
@@ -51,7 +49,7 @@ class Sites:
         return found
 
     def find_user_line(self, skip: int = 1) -> str:
-        """The innermost line of the user's own files; that of `find_calling_line` where no such file is on the stack."""
+        """The innermost line of the user's own files, or that of `find_calling_line` if the stack has none."""
         first = ""
         for name, frame, own in self._walk(sys._getframe(skip)):
             if own:

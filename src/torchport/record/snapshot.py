@@ -10,9 +10,27 @@ from typing import Any
 
 # Variables whose names begin so change what is computed or how; others are nobody's business but the user's.
 PREFIXES = (
-    "ACL_", "ASCEND_", "ATEN_", "CUBLAS_", "CUDA_", "CUDNN_", "HCCL_", "INF_NAN_", "KMP_", "MKL_", "NCCL_", "NPU_",
-    "NVIDIA_", "OMP_", "OPENBLAS_", "PYTHONHASHSEED", "PYTORCH_", "TASK_QUEUE_ENABLE", "TORCH_", "VNPU_",
-)  # fmt: skip
+    "ACL_",
+    "ASCEND_",
+    "ATEN_",
+    "CUBLAS_",
+    "CUDA_",
+    "CUDNN_",
+    "HCCL_",
+    "INF_NAN_",
+    "KMP_",
+    "MKL_",
+    "NCCL_",
+    "NPU_",
+    "NVIDIA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PYTHONHASHSEED",
+    "PYTORCH_",
+    "TASK_QUEUE_ENABLE",
+    "TORCH_",
+    "VNPU_",
+)
 PACKAGES = ("torch", "torch_npu", "numpy", "torchvision", "transformers")
 
 

@@ -126,9 +126,7 @@ class States(Part):
         with torch.no_grad():
             self._restore_tensors(state["tensors"])
             for number, optimizer in self._stepping():
-                for one, saved in zip(
-                    _parameters(optimizer), state["optimizers"].get(number, ()), strict=False
-                ):
+                for one, saved in zip(_parameters(optimizer), state["optimizers"].get(number, ()), strict=False):
                     if saved:
                         optimizer.state[one] = _restored(torch, optimizer.state.get(one, {}), saved, one)
             for scaler, values in zip(self._alive(self._scalers), state["scalers"], strict=False):
@@ -145,9 +143,7 @@ class States(Part):
             if name not in found or name not in saved or _local(found[name]).shape != saved[name].shape
         )
         if differing:
-            self._tell(
-                f"tensors that the saved state does not fit were left as they are: {differing[0]} first"
-            )
+            self._tell(f"tensors that the saved state does not fit were left as they are: {differing[0]} first")
         for name, tensor in found.items():
             if name not in differing:
                 _local(tensor).data.copy_(saved[name])

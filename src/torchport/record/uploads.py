@@ -65,9 +65,7 @@ class Uploads(Part):
         if hasattr(torch.Tensor, "npu"):
             patches.wrap(torch.Tensor, "npu", self._sent)
         else:
-            patches.on_undo(
-                after_import("torch_npu", lambda _: patches.wrap(torch.Tensor, "npu", self._sent))
-            )
+            patches.on_undo(after_import("torch_npu", lambda _: patches.wrap(torch.Tensor, "npu", self._sent)))
 
     def _moved(self, original: Any) -> Any:
         def to(this: Any, *args: Any, **kwargs: Any) -> Any:
@@ -151,10 +149,7 @@ class Uploads(Part):
                 text, total, norm = checksum_tensor(torch, tensor)
         size = tensor.numel()
         self._readings.schedule_write(
-            (),
-            lambda _: self._write(
-                "upload", site=site, visit=visit, size=size, checksum=text, sum=total, norm=norm
-            ),
+            (), lambda _: self._write("upload", site=site, visit=visit, size=size, checksum=text, sum=total, norm=norm)
         )
         return tensor
 

@@ -167,7 +167,9 @@ def guard_writes(view: Path, original: Path | None = None, report: Path | None =
 
 
 def read_report(report: Path) -> list[str]:
-    """What `Writes.list_outside_files` of all processes that shared the file `report` would say; nothing where it is missing."""
+    """List the outside files of all processes that shared the file `report`, see `Writes.list_outside_files`.
+
+    Empty if the file is missing."""
     try:
         lines = report.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

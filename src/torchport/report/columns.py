@@ -13,8 +13,7 @@ _PIECES = re.compile(rf"\s+|[{_WIDE}][,。、;:!?)」』》]*|[^\s{_WIDE}]+")
 def count_columns(text: str) -> int:
     """The columns that a text takes: two for a wide character, none for one that joins the one before."""
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 

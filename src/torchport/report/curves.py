@@ -20,9 +20,7 @@ def floats_of(values: Sequence[float | None]) -> list[float]:
 
 def count_judged_steps(curve: Curve) -> int:
     """How many steps are judged by themselves, before means decide; 0 if no bounds are stated."""
-    return next(
-        (step for step, bound in enumerate(curve.allowed) if not math.isfinite(bound)), len(curve.allowed)
-    )
+    return next((step for step, bound in enumerate(curve.allowed) if not math.isfinite(bound)), len(curve.allowed))
 
 
 def bad_windows(curve: Curve) -> list[Window]:

@@ -33,7 +33,8 @@ def render_operators(data: Mapping[str, Any]) -> str:
         shapes = row["shapes"][0][0] if row["shapes"] and row["shapes"][0] else ""
         lines.append(
             f"  {WORDS.get(row['how'], '?'):<14} {row['phase']:<9} {row['calls']:5}  "
-            f"{escape_unprintable(row['operator']):<34} {' '.join(row['dtypes']):<16} {shapes:<20} {escape_unprintable(place)}".rstrip()
+            f"{escape_unprintable(row['operator']):<34} {' '.join(row['dtypes']):<16} "
+            f"{shapes:<20} {escape_unprintable(place)}".rstrip()
         )
     if len(fine) > ROWS:
         lines.append(f"  and {len(fine) - ROWS} more on the NPU; -o FILE has all")

@@ -24,12 +24,7 @@ _FILE = "TP348"  # a file of the runs differs
 
 
 def render_port(
-    result: Result[Port],
-    width: int | None = None,
-    colour: bool | None = None,
-    *,
-    report: str = "",
-    port: str = "",
+    result: Result[Port], width: int | None = None, colour: bool | None = None, *, report: str = "", port: str = ""
 ) -> str:
     """The closing text of `torchport port`, the verdict last.
 

@@ -62,14 +62,16 @@ def _memory(ranks: Ranks, head: str) -> list[str]:
         lines.append(f"            held when it was out: {_parts(peak)}")
     else:
         of = " of the fullest" if ranks.ranks > 1 else ""
-        held = f"{format_memory(peak.allocated)} at the peak{of} ({format_memory(peak.reserved)} reserved) of {format_memory(peak.total)}"
+        reserved = f"{format_memory(peak.reserved)} reserved"
+        held = f"{format_memory(peak.allocated)} at the peak{of} ({reserved}) of {format_memory(peak.total)}"
         lines.append(f"  {head:9s} fits: {held}")
         lines.append(f"            {_parts(peak)}")
     if peak.modules:
         most = ", ".join(f"{name} {format_memory(size)}" for name, size in list(peak.modules.items())[:3])
         lines.append(f"            activations most in {most}")
     lines.append(
-        f"            rounding {format_memory(peak.rounding)}, reserved and not used {format_memory(peak.fragmentation)}"
+        f"            rounding {format_memory(peak.rounding)}, "
+        f"reserved and not used {format_memory(peak.fragmentation)}"
     )
     return lines
 
@@ -134,9 +136,7 @@ def _unseen(found: Prediction) -> list[str]:
             f"            {format_memory(found.unfilled_read)} of them are read on the CPU, where they are zero"
         )
     if found.compiled:
-        lines.append(
-            "  compile   torch.compile is left out: each operator is a kernel of its own, none are fused"
-        )
+        lines.append("  compile   torch.compile is left out: each operator is a kernel of its own, none are fused")
     held = (found.many or found.one).resident
     lines.append(f"  host      this run held {format_memory(held)} of this machine's memory")
     for name, count in found.shapes.items():

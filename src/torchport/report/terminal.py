@@ -76,9 +76,7 @@ def _finding(finding: Finding, width: int, paint: Painter) -> list[str]:
     head = f"  {place:>8}  {word:<7}  {finding.code}  "
     message = _wrap(escape_unprintable(finding.message), width, len(head))
     lines = [f"  {place:>8}  {paint(f'{word:<7}', code)}  {finding.code}  {message[0]}", *message[1:]]
-    if finding.hint and not (
-        finding.fix and finding.safety is Safety.SAFE and finding.severity is Severity.INFO
-    ):
+    if finding.hint and not (finding.fix and finding.safety is Safety.SAFE and finding.severity is Severity.INFO):
         lines += [
             paint(line, _DIM) for line in _wrap(escape_unprintable(finding.hint), width, len(head), indent_first=True)
         ]

@@ -29,8 +29,7 @@ def render_verdict(result: Result) -> str:
         f"{format_count(summary.files, 'file')}: {_are(summary.automatic, 'change')} automatic, {summary.review} "
         f"automatic but to be reviewed, {_are(summary.decisions, '')} for you to decide, {summary.blockers} "
         f"{'blocks' if summary.blockers == 1 else 'block'} the port",
-        f"{text}."
-        + (f" {100 * done // (done + left)} % of the places are automatic." if done + left else ""),
+        f"{text}." + (f" {100 * done // (done + left)} % of the places are automatic." if done + left else ""),
     ]
     blocking = Counter(
         finding.code for finding in result.findings if finding.severity is Severity.ERROR and not finding.fix
@@ -89,9 +88,7 @@ def _run(data: Port | Comparison) -> tuple[str, str, str]:
 
 def list_next_commands(result: Result[Any]) -> Iterator[str]:
     """The commands that come next."""
-    open_ = [
-        finding for finding in result.findings if not finding.fix and finding.severity is not Severity.INFO
-    ]
+    open_ = [finding for finding in result.findings if not finding.fix and finding.severity is not Severity.INFO]
     blockers_first = sorted(open_, key=lambda finding: finding.severity is not Severity.ERROR)
     rows = [str(finding.evidence.get("row", finding.code)) for finding in blockers_first]
     for code in list(dict.fromkeys(rows))[:2]:

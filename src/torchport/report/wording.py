@@ -44,9 +44,7 @@ def classify_verdict(verdict: object) -> str:
 
 def escape_unprintable(text: str) -> str:
     """The text without anything that a terminal would obey: control characters become visible escapes."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def format_count(number: int, noun: str) -> str:
@@ -198,9 +196,7 @@ def list_yardstick_clauses(comparison: Comparison) -> list[str]:
         noise = measured.noise or "noise in the last digit"
         clauses.append(f"{steps} of the original with {noise}" + (f": {', '.join(near)}" if near else ""))
         if measured.chaotic is not None:
-            clauses.append(
-                f"from step {measured.chaotic} on rounding alone decides what the original computes"
-            )
+            clauses.append(f"from step {measured.chaotic} on rounding alone decides what the original computes")
     if forced is not None:
         clauses.append(
             f"{format_count(forced.steps, 'step')} compared one by one, each from the original's own state "
@@ -211,9 +207,8 @@ def list_yardstick_clauses(comparison: Comparison) -> list[str]:
 
 def format_draw(row: Draw) -> str:
     """What a random operator of the device gave: "normal_ at train.py:12: mean 0.1, where 0 is expected"."""
-    return (
-        f"{row.operator} at {row.site}: mean {format_value(row.mean)}, where {format_value(row.expected_mean)} is expected"
-    )
+    expected = format_value(row.expected_mean)
+    return f"{row.operator} at {row.site}: mean {format_value(row.mean)}, where {expected} is expected"
 
 
 def format_fault_place(row: ControlRow) -> str:

@@ -90,8 +90,7 @@ class Rule:
             fix, safety = (), Safety.REPORT
             severity = Severity.WARNING if severity is None and self.severity is Severity.INFO else severity
             hint = (
-                hint
-                or "The text here cannot be edited in place (an f-string or a joined literal): change it by hand."
+                hint or "The text here cannot be edited in place (an f-string or a joined literal): change it by hand."
             )
         return Finding(
             code=self.code,

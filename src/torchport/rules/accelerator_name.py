@@ -20,9 +20,7 @@ _VALUE = '(torch.accelerator.current_accelerator() or torch.device("cuda")).type
 def is_accelerator(module: Module, node: ast.AST) -> bool:
     """Whether the node is a part of the line that this rule writes."""
     return any(
-        isinstance(above, ast.Assign)
-        and isinstance(above.targets[0], ast.Name)
-        and above.targets[0].id == ACCELERATOR
+        isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and above.targets[0].id == ACCELERATOR
         for above in module.names.iter_ancestors(node)
     )
 
@@ -35,19 +33,20 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     first = torch_import(module)
     bound = "torch" in module.names.scopes[module.tree].bindings
     last = first
-    for (
-        statement
-    ) in body:  # after all imports at the head of the file, so that none of them has code before it
+    for statement in body:  # after all imports at the head of the file, so that none of them has code before it
         is_import = isinstance(statement, ast.Import | ast.ImportFrom)
         if is_import and (last is None or not _code_between(body, last, statement)):
             last = statement
     if last is None:
         if body:
             yield RULE.make_finding(
-                module, body[0], "nothing is imported at module level: ACCELERATOR cannot be defined in this file",
-                hint=f"Define it: {ACCELERATOR} = {_VALUE.partition(' #')[0]}", safety=Safety.REPORT,
+                module,
+                body[0],
+                "nothing is imported at module level: ACCELERATOR cannot be defined in this file",
+                hint=f"Define it: {ACCELERATOR} = {_VALUE.partition(' #')[0]}",
+                safety=Safety.REPORT,
                 severity=Severity.WARNING,
-            )  # fmt: skip
+            )
         return
     newline = module.text.newline
     lines = ["", f"{ACCELERATOR} = {_VALUE}"]
@@ -66,9 +65,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 def _code_between(body: list[ast.stmt], one: ast.stmt, other: ast.stmt) -> bool:
     """Whether anything but imports stands between two statements, the first of which comes first."""
     between = body[body.index(one) + 1 : body.index(other)]
-    return any(
-        not isinstance(statement, ast.Import | ast.ImportFrom | ast.Try | ast.If) for statement in between
-    )
+    return any(not isinstance(statement, ast.Import | ast.ImportFrom | ast.Try | ast.If) for statement in between)
 
 
 RULE = Rule(
@@ -81,14 +78,9 @@ RULE = Rule(
     reference="https://docs.pytorch.org/docs/stable/accelerator.html",
     words=(),
     check=check_module,
-    rewrites=(
-        ("import torch\nx.cuda()\n", f"import torch\n\nACCELERATOR = {_VALUE}\nx.to(ACCELERATOR)\n"),
-    ),
+    rewrites=(("import torch\nx.cuda()\n", f"import torch\n\nACCELERATOR = {_VALUE}\nx.to(ACCELERATOR)\n"),),
     reports=(),
-    ignores=(
-        "import torch\nx = torch.ones(2)\n",
-        "import torch\ntorch.cuda.get_arch_list()\n",
-    ),
+    ignores=("import torch\nx = torch.ones(2)\n", "import torch\ntorch.cuda.get_arch_list()\n"),
     after=re.compile(ACCELERATOR.encode()),
     style=Style.AGNOSTIC,
-)  # fmt: skip
+)

@@ -51,9 +51,7 @@ def _lookups(module: Module) -> Iterator[tuple[ast.Dict, ast.expr]]:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args
     ]
     for owner, key in asked:
-        tables = (
-            [one.value for one in module.names.find_bindings(owner)] if isinstance(owner, ast.Name) else [owner]
-        )
+        tables = [one.value for one in module.names.find_bindings(owner)] if isinstance(owner, ast.Name) else [owner]
         yield from ((table, key) for table in tables if isinstance(table, ast.Dict))
 
 
@@ -62,10 +60,12 @@ def _words(module: Module, nodes: list[ast.expr]) -> Iterator[Finding]:
         for part in node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]:
             if isinstance(part, ast.Constant) and isinstance(part.value, str) and _GPU.search(part.value):
                 yield RULE.make_finding(
-                    module, part, f"no NPU is called {part.value!r}",
+                    module,
+                    part,
+                    f"no NPU is called {part.value!r}",
                     hint="An NPU's name is like Ascend910B1. What is done for this GPU is not done on the NPU: decide "
                     "by what is asked for, such as torch.npu.is_bf16_supported().",
-                )  # fmt: skip
+                )
 
 
 def _names(module: Module) -> frozenset[Hashable]:
@@ -88,9 +88,11 @@ def _names(module: Module) -> frozenset[Hashable]:
 
 
 def _is_name(module: Module, node: ast.expr, names: frozenset[Hashable]) -> bool:
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in (
-        "lower", "upper", "strip", "casefold"
-    ):  # fmt: skip
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("lower", "upper", "strip", "casefold")
+    ):
         node = node.func.value
     return module.flow.find(node) in names
 

@@ -75,9 +75,7 @@ def _given(module: Module) -> Iterator[ast.expr]:
                     yield code
 
 
-def _inside(
-    module: Module, literal: Literal, start: int | None, text: str, style: Style
-) -> Iterator[Finding]:
+def _inside(module: Module, literal: Literal, start: int | None, text: str, style: Style) -> Iterator[Finding]:
     """The findings of the other rules in the code; none where it cannot be read as Python."""
     encoding = module.text.encoding
     for frame in _FRAMES:
@@ -101,9 +99,12 @@ def _inside(
                 )
                 shift = len(frame.encode())
                 finding = RULE.make_finding(
-                    module, literal, f"in the code of this string: {one.message}", hint=_HINT,
+                    module,
+                    literal,
+                    f"in the code of this string: {one.message}",
+                    hint=_HINT,
                     severity=max(one.severity, Severity.WARNING, key=_ORDER.index),
-                )  # fmt: skip
+                )
                 if start is not None:
                     finding = place_finding(module, finding, start + first - shift, start + last - shift)
                 yield finding

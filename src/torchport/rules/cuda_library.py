@@ -63,9 +63,7 @@ def _import(module: Module, statements: list[ast.stmt], library: Library) -> Fin
     return RULE.make_finding(
         module,
         first,
-        f"{library.name} {_SAYS[library.status]}"
-        + (", and the script can do without it" if optional else "")
-        + times,
+        f"{library.name} {_SAYS[library.status]}" + (", and the script can do without it" if optional else "") + times,
         hint=_hint(library),
         severity=severity,
         link=library.link,
@@ -104,7 +102,7 @@ def _report(module: Module, node: ast.expr | ast.stmt, library: Library, use: st
     says = "is different" if library.status is Support.WORKS else "is not there"
     return RULE.make_finding(
         module, node, f"{use} {says} on an NPU", hint=library.uses[use], severity=severity, link=library.link
-    )  # fmt: skip
+    )
 
 
 def _hint(library: Library) -> str:
@@ -118,13 +116,9 @@ def _is_optional(module: Module, node: ast.stmt) -> bool:
         if isinstance(above, ast.If) and inner in above.body and _ASKS.search(ast.unparse(above.test)):
             return True
         if isinstance(above, ast.Try) and inner in above.body:
-            caught = " ".join(
-                ast.unparse(handler.type) if handler.type else "Exception" for handler in above.handlers
-            )
+            caught = " ".join(ast.unparse(handler.type) if handler.type else "Exception" for handler in above.handlers)
             if re.search("ImportError|ModuleNotFound|Exception", caught):
-                return not any(
-                    isinstance(last, ast.Raise) for handler in above.handlers for last in handler.body
-                )
+                return not any(isinstance(last, ast.Raise) for handler in above.handlers for last in handler.body)
         inner = above
     return False
 
@@ -151,9 +145,7 @@ def _tops() -> frozenset[bytes]:
 def _imports() -> re.Pattern[bytes]:
     packages = "|".join(re.escape(name) for name in load_libraries())
     before = r"(?:^|\"|\\n)[ \t]*(?:import|from)[ \t]+"
-    return re.compile(
-        rf"{before}(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b".encode(), re.MULTILINE
-    )
+    return re.compile(rf"{before}(?:{packages})\b|^[ \t]*import\b.*,[ \t]*(?:{packages})\b".encode(), re.MULTILINE)
 
 
 RULE = Rule(
@@ -173,8 +165,5 @@ RULE = Rule(
         "try:\n    import xformers.ops\nexcept ImportError:\n    xformers = None\n",
         "from numba import cuda\n",
     ),
-    ignores=(
-        "import torchvision\n# cuda\n",
-        "import numpy\n",
-    ),
+    ignores=("import torchvision\n# cuda\n", "import numpy\n"),
 )

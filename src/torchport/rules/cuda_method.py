@@ -42,23 +42,28 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if owner is Owner.OTHER:
             yield RULE.make_finding(
-                module, call, f"nothing is known about what {_origin(module, method.value)} makes, so cuda() stays",
+                module,
+                call,
+                f"nothing is known about what {_origin(module, method.value)} makes, so cuda() stays",
                 hint="If it is a tensor or a torch module, write npu(); --assume-modules does it for all such calls.",
-                safety=Safety.REPORT, severity=Severity.WARNING, evidence={"offer": "npu"},
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+                evidence={"offer": "npu"},
+            )
             continue
         if owner is Owner.UNKNOWN:
             yield RULE.make_finding(
-                module, call, "a class of the project has a method cuda of its own, and nothing shows whose this is",
+                module,
+                call,
+                "a class of the project has a method cuda of its own, and nothing shows whose this is",
                 hint="If the object is a tensor or a torch module, write npu() here.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
             continue
         finding = _finding(module, call, method, roles, style, moved=owner is Owner.MOVED)
         if finding.fix and receivers.defined_elsewhere:
-            hint = (
-                "A class of another file has a method cuda of its own: check that this is a tensor or module."
-            )
+            hint = "A class of another file has a method cuda of its own: check that this is a tensor or module."
             finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
         if any(edit.replacement == b"npu" for edit in finding.fix):
             changed.append(method.value)
@@ -98,13 +103,7 @@ def _is_name_of_package(module: Module, node: ast.expr) -> bool:
 
 
 def _finding(
-    module: Module,
-    call: ast.Call,
-    method: ast.Attribute,
-    roles: Callable[[], Roles],
-    style: Style,
-    *,
-    moved: bool,
+    module: Module, call: ast.Call, method: ast.Attribute, roles: Callable[[], Roles], style: Style, *, moved: bool
 ) -> Finding:
     device = _device(call)
     by_name = device is not None and roles().holds_name(device)
@@ -131,9 +130,13 @@ def _by_to(module: Module, call: ast.Call, method: ast.Attribute, device: ast.ex
         edits.append(Edit(*module.text.span(device), f'"npu:{device.value}"'.encode()))
     else:  # to(index) is a device of the accelerator
         return RULE.make_finding(
-            module, call, "cuda(index) is to(index) on the NPU", edits, safety=Safety.REVIEW,
+            module,
+            call,
+            "cuda(index) is to(index) on the NPU",
+            edits,
+            safety=Safety.REVIEW,
             hint="cuda(None) is the current device, to(None) does nothing: where it may be None, write npu.",
-        )  # fmt: skip
+        )
     if any(isinstance(above, ast.JoinedStr) for above in module.names.iter_ancestors(call)):
         edits = [None]  # quotes inside an f-string may end it
     return RULE.make_finding(
@@ -152,9 +155,13 @@ def _agnostic(module: Module, call: ast.Call, method: ast.Attribute, by_name: bo
         edits.append(Edit(*module.text.span(device), f'f"{{{ACCELERATOR}}}:{device.value}"'.encode()))
     elif not by_name:  # torch.device(index) is a device of the accelerator
         return RULE.make_finding(
-            module, call, "cuda(index) is to(index) on any device", edits, safety=Safety.REVIEW,
+            module,
+            call,
+            "cuda(index) is to(index) on any device",
+            edits,
+            safety=Safety.REVIEW,
             hint=f"cuda(None) is the current device, to(None) does nothing: where it may be None, write {ACCELERATOR}.",
-        )  # fmt: skip
+        )
     return RULE.make_finding(module, call, "cuda() is to(device) on any device", edits)
 
 
@@ -183,27 +190,43 @@ RULE = Rule(
         ("import torch\nx = torch.ones(2).cuda()\n", "import torch\nx = torch.ones(2).npu()\n"),
         ("def f(x):\n    return x.cuda(non_blocking=True)\n", "def f(x):\n    return x.npu(non_blocking=True)\n"),
         ("def f(model, args):\n    model.cuda(args.gpu)\n", "def f(model, args):\n    model.npu(args.gpu)\n"),
-        ("import torch\nd = torch.device('cpu')\nmodel.cuda(d)\n",
-         "import torch\nd = torch.device('cpu')\nmodel.to(d)\n"),
+        (
+            "import torch\nd = torch.device('cpu')\nmodel.cuda(d)\n",
+            "import torch\nd = torch.device('cpu')\nmodel.to(d)\n",
+        ),
         ("import torch\nmove = torch.ones(2).cuda\nmove()\n", "import torch\nmove = torch.ones(2).npu\nmove()\n"),
-        ("class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
-         "    def f(self, x):\n        return x.cuda() if self.cuda else x\n",
-         "class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
-         "    def f(self, x):\n        return x.npu() if self.cuda else x\n"),
-        ("def f(x):\n    return x.cuda() if hasattr(x, 'cuda') else x\n",
-         "def f(x):\n    return x.npu() if hasattr(x, 'npu') else x\n"),
+        (
+            "class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
+            "    def f(self, x):\n        return x.cuda() if self.cuda else x\n",
+            "class T:\n    def __init__(self, args):\n        self.cuda = args.cuda\n"
+            "    def f(self, x):\n        return x.npu() if self.cuda else x\n",
+        ),
+        (
+            "def f(x):\n    return x.cuda() if hasattr(x, 'cuda') else x\n",
+            "def f(x):\n    return x.npu() if hasattr(x, 'npu') else x\n",
+        ),
         ("xs = [x.cuda() for x in xs]\n", "xs = [x.npu() for x in xs]\n"),
-        ("from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
-         "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n"),
+        (
+            "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().cuda(d)\n",
+            "from torch import nn\nclass M(nn.Module):\n    def cuda(self, d=None):\n        return super().npu(d)\n",
+        ),
         ("import timm\nm = timm.create_model('x').cuda()\n", "import timm\nm = timm.create_model('x').npu()\n"),
-        ("import copy, torch\nm = copy.deepcopy(torch.ones(2)).cuda()\n",
-         "import copy, torch\nm = copy.deepcopy(torch.ones(2)).npu()\n"),
-        ("from torch_geometric.data import Data\nd = Data(x=1).cuda()\n",
-         "from torch_geometric.data import Data\nd = Data(x=1).to(\"npu\")\n"),
-        ("import torch_geometric\nfor batch in loader:\n    batch = batch.cuda(non_blocking=True)\n",
-         "import torch_geometric\nfor batch in loader:\n    batch = batch.to(\"npu\", non_blocking=True)\n"),
-        ("import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.cuda()\n",
-         "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.npu()\n"),
+        (
+            "import copy, torch\nm = copy.deepcopy(torch.ones(2)).cuda()\n",
+            "import copy, torch\nm = copy.deepcopy(torch.ones(2)).npu()\n",
+        ),
+        (
+            "from torch_geometric.data import Data\nd = Data(x=1).cuda()\n",
+            'from torch_geometric.data import Data\nd = Data(x=1).to("npu")\n',
+        ),
+        (
+            "import torch_geometric\nfor batch in loader:\n    batch = batch.cuda(non_blocking=True)\n",
+            'import torch_geometric\nfor batch in loader:\n    batch = batch.to("npu", non_blocking=True)\n',
+        ),
+        (
+            "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.cuda()\n",
+            "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.npu()\n",
+        ),
     ),
     reports=(
         "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
@@ -224,4 +247,4 @@ RULE = Rule(
         "x.cuda(1, 2, 3)\n",
         "x.npu()\n",
     ),
-)  # fmt: skip
+)

@@ -10,26 +10,13 @@ from torchport.rules import CUDA, Rule, Style
 from torchport.rules.files.tools import PROGRAMS
 from torchport.source.module import Module
 
-_STARTS = (
-    "subprocess.",
-    "os.system",
-    "os.popen",
-    "os.exec",
-    "os.spawn",
-    "os.posix_spawn",
-    "shutil.which",
-    "asyncio.",
-)
+_STARTS = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn", "shutil.which", "asyncio.")
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every command line that names one."""
     for constant in module.iter_nodes(ast.Constant):
-        if (
-            not isinstance(constant.value, str)
-            or len(constant.value) > 5_000
-            or not _is_command(module, constant)
-        ):
+        if not isinstance(constant.value, str) or len(constant.value) > 5_000 or not _is_command(module, constant):
             continue
         for pattern, message, hint in PROGRAMS:
             if pattern.match(constant.value):
@@ -66,8 +53,5 @@ RULE = Rule(
         "import subprocess\nsubprocess.run(['nvidia-smi', '-L'])\n",
         "import os\nos.system('nvidia-smi --query-gpu=memory.used --format=csv')\n",
     ),
-    ignores=(
-        "print('nvidia-smi shows more')\n",
-        "import subprocess\nsubprocess.run(['echo', 'nvidia-smi'])\n",
-    ),
+    ignores=("print('nvidia-smi shows more')\n", "import subprocess\nsubprocess.run(['echo', 'nvidia-smi'])\n"),
 )

@@ -76,9 +76,7 @@ class CustomRules:
             name = module.resolve_name(attribute) or ""
             if name in self.modules:
                 edit = module.attribute_edit(attribute, self.modules[name])
-                yield CUSTOM.make_finding(
-                    module, attribute, f"your rule: {name} is now {self.modules[name]}", [edit]
-                )
+                yield CUSTOM.make_finding(module, attribute, f"your rule: {name} is now {self.modules[name]}", [edit])
         for plain in module.iter_nodes(ast.Import):
             yield from self._imports(module, plain, "")
         for chosen in module.iter_nodes(ast.ImportFrom):
@@ -103,9 +101,7 @@ class CustomRules:
     def _renamed(self, name: str) -> str:
         """A dotted name with the modules in it renamed, each by its own rule."""
         words = name.split(".")
-        return ".".join(
-            self.modules.get(".".join(words[: index + 1]), word) for index, word in enumerate(words)
-        )
+        return ".".join(self.modules.get(".".join(words[: index + 1]), word) for index, word in enumerate(words))
 
 
 def _require(path: Path, kind: str, number: int, row: Any) -> None:
@@ -119,9 +115,7 @@ def _require(path: Path, kind: str, number: int, row: Any) -> None:
         try:
             ast.parse(row.get(key, "x"), mode="eval")
         except (SyntaxError, ValueError) as error:
-            raise TorchportError(
-                f"{path}: {key} of {kind} number {number} is not Python: {row[key]!r}"
-            ) from error
+            raise TorchportError(f"{path}: {key} of {kind} number {number} is not Python: {row[key]!r}") from error
 
 
 def _name(module: Module, function: ast.expr) -> str:
@@ -136,9 +130,13 @@ def _finding(module: Module, function: ast.expr, old: str, new: str) -> Finding:
         edit = module.attribute_edit(function, new.rpartition(".")[2])
     elif "." in new and new.partition(".")[0] not in module.names.scopes[module.tree].bindings:
         return CUSTOM.make_finding(
-            module, function, f"your rule: {old} is now {new}, which this file does not import",
-            hint=f"Import {new.partition('.')[0]} in it.", safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            module,
+            function,
+            f"your rule: {old} is now {new}, which this file does not import",
+            hint=f"Import {new.partition('.')[0]} in it.",
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
     else:
         edit = Edit(*module.text.span(function), new.encode(module.text.encoding))
     return CUSTOM.make_finding(module, function, f"your rule: {old} is now {new}", [edit])
@@ -147,9 +145,13 @@ def _finding(module: Module, function: ast.expr, old: str, new: str) -> Finding:
 def _argument(module: Module, call: ast.Call, position: int, new: str) -> Iterator[Finding]:
     if position >= len(call.args) or any(isinstance(one, ast.Starred) for one in call.args[: position + 1]):
         yield CUSTOM.make_finding(
-            module, call, f"your rule: there is no argument at position {position}", safety=Safety.REPORT,
-            severity=Severity.WARNING, hint=f"Write {new} where it belongs.",
-        )  # fmt: skip
+            module,
+            call,
+            f"your rule: there is no argument at position {position}",
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+            hint=f"Write {new} where it belongs.",
+        )
     elif module.get_source(call.args[position]) != new:
         edit = Edit(*module.text.span(call.args[position]), new.encode(module.text.encoding))
         yield CUSTOM.make_finding(module, call, f"your rule: argument {position} is now {new}", [edit])
@@ -164,4 +166,4 @@ CUSTOM = Rule(
     reference="https://hiascend.com/doc_center/source/zh/canncommercial/601/modeldevpt/ptmigr/ptmigr_0011.html",
     check=lambda module, style: (),
     rewrites=(),
-)  # fmt: skip
+)

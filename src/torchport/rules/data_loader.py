@@ -29,9 +29,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             advice.append("pin_memory=True with to(device, non_blocking=True) copies while the NPU computes")
         if advice:
             yield RULE.make_finding(
-                module, call, "this loader can feed an NPU better", hint="; ".join(advice)[:1].upper()
-                + "; ".join(advice)[1:] + ".",
-            )  # fmt: skip
+                module,
+                call,
+                "this loader can feed an NPU better",
+                hint="; ".join(advice)[:1].upper() + "; ".join(advice)[1:] + ".",
+            )
 
 
 def _is_false(node: ast.expr | None) -> bool:
@@ -49,10 +51,6 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(),
-    reports=(
-        "import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, shuffle=True)  # cuda\n",
-    ),
-    ignores=(
-        "import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, batch_size=2)  # cuda\n",
-    ),
+    reports=("import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, shuffle=True)  # cuda\n",),
+    ignores=("import torch\nfrom torch.utils.data import DataLoader\nd = DataLoader(s, batch_size=2)  # cuda\n",),
 )

@@ -43,23 +43,21 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         else:
             continue
         yield RULE.make_finding(
-            module, call, f"{what} on several NPUs is not among what torch_npu supports",
+            module,
+            call,
+            f"{what} on several NPUs is not among what torch_npu supports",
             hint="On one NPU (`torchport run --device-list 0`, ASCEND_RT_VISIBLE_DEVICES=0) it only passes its calls "
             "on. For several, `torchport convert PROJECT -o OUT --distributed --main FILE --model NAME` rewrites the "
             "script for DistributedDataParallel, one process per NPU.",
             severity=Severity.INFO if alone else None,
-        )  # fmt: skip
+        )
 
 
 def _is_guarded(module: Module, call: ast.Call) -> bool:
     """Whether the call stands behind a question such as `torch.cuda.device_count() > 1`."""
     inner: ast.AST = call
     for above in module.names.iter_ancestors(call):
-        if (
-            isinstance(above, ast.If | ast.IfExp)
-            and inner is not above.test
-            and _asks_for_devices(above.test)
-        ):
+        if isinstance(above, ast.If | ast.IfExp) and inner is not above.test and _asks_for_devices(above.test):
             return True
         inner = above
     return False
@@ -92,10 +90,6 @@ RULE = Rule(
     words=(*CUDA, b"dataparallel", b"nn.parallel"),
     check=check_module,
     rewrites=(),
-    reports=(
-        "import torch.nn as nn\nmodel = nn.DataParallel(model.cpu())  # cuda\n",
-    ),
-    ignores=(
-        "from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(model)  # cuda\n",
-    ),
-)  # fmt: skip
+    reports=("import torch.nn as nn\nmodel = nn.DataParallel(model.cpu())  # cuda\n",),
+    ignores=("from torch.nn.parallel import DistributedDataParallel as DDP\nmodel = DDP(model)  # cuda\n",),
+)

@@ -12,9 +12,7 @@ from torchport.rules import CUDA, Rule, Style
 from torchport.rules.roles import Proof, Roles
 from torchport.source.module import Module
 
-_FUNCTIONS = frozenset(
-    f"re.{name}" for name in ("match", "search", "fullmatch", "findall", "finditer", "split")
-)
+_FUNCTIONS = frozenset(f"re.{name}" for name in ("match", "search", "fullmatch", "findall", "finditer", "split"))
 _REPLACING = frozenset({"re.sub", "re.subn"})
 _COMPILE = "re.compile"
 _WORD = re.compile(r"(?<![A-Za-z_])cuda(?![A-Za-z_])")
@@ -33,11 +31,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     roles, matched = Roles(module, load_role("device")), _matched(module)
     for call in calls:
         name, pattern = module.resolve_name(call.func), call.args[0] if call.args else None
-        if (
-            not isinstance(pattern, ast.Constant)
-            or not isinstance(pattern.value, str)
-            or len(pattern.value) > 500
-        ):
+        if not isinstance(pattern, ast.Constant) or not isinstance(pattern.value, str) or len(pattern.value) > 500:
             continue
         found = _WORD.search(pattern.value)
         if found is None or " " in pattern.value:  # errors' texts are TP140's
@@ -51,13 +45,15 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if not ours and subject and isinstance(subject[0], ast.Constant):
             continue
         yield RULE.make_finding(
-            module, pattern, f"the pattern {pattern.value!r} "
+            module,
+            pattern,
+            f"the pattern {pattern.value!r} "
             + ("matches no device of an NPU" if ours else "may be matched with a device"),
             [_edit(module, pattern, found)] if ours and style is Style.NPU else (),
             hint="" if ours and style is Style.NPU else "If it is, it has to match npu:0.",
             safety=None if ours and style is Style.NPU else Safety.REPORT,
             severity=None if ours and style is Style.NPU else Severity.WARNING,
-        )  # fmt: skip
+        )
 
 
 def is_pattern(module: Module, node: ast.expr) -> bool:
@@ -111,20 +107,23 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("import re\nm = re.match(r'cuda:(\\d+)', str(x.device))\n",
-         "import re\nm = re.match(r'npu:(\\d+)', str(x.device))\n"),
-        ("import re\ndef f(device):\n    return re.fullmatch('(cpu|cuda(:[0-9]+)?)', device)\n",
-         "import re\ndef f(device):\n    return re.fullmatch('(cpu|npu(:[0-9]+)?)', device)\n"),
-        ("import re\nP = re.compile(r'(cpu|cuda)(:\\d+)?')\nm = P.match(args.device)\n",
-         "import re\nP = re.compile(r'(cpu|npu)(:\\d+)?')\nm = P.match(args.device)\n"),
+        (
+            "import re\nm = re.match(r'cuda:(\\d+)', str(x.device))\n",
+            "import re\nm = re.match(r'npu:(\\d+)', str(x.device))\n",
+        ),
+        (
+            "import re\ndef f(device):\n    return re.fullmatch('(cpu|cuda(:[0-9]+)?)', device)\n",
+            "import re\ndef f(device):\n    return re.fullmatch('(cpu|npu(:[0-9]+)?)', device)\n",
+        ),
+        (
+            "import re\nP = re.compile(r'(cpu|cuda)(:\\d+)?')\nm = P.match(args.device)\n",
+            "import re\nP = re.compile(r'(cpu|npu)(:\\d+)?')\nm = P.match(args.device)\n",
+        ),
         ("import re\nn = re.sub('^cuda:', '', str(x.device))\n", "import re\nn = re.sub('^npu:', '', str(x.device))\n"),
     ),
-    reports=(
-        "import re\nP = re.compile(r'cuda:(\\d+)')\n",
-        "import re\nm = re.search(r'cuda-(\\d+)', text)\n",
-    ),
+    reports=("import re\nP = re.compile(r'cuda:(\\d+)')\n", "import re\nm = re.search(r'cuda-(\\d+)', text)\n"),
     ignores=(
         "import re\nm = re.match(r'cuda_(\\w+)', str(x.device))\n",
         "import re\nm = re.match(r'npu:(\\d+)', str(x.device))  # cuda\n",
     ),
-)  # fmt: skip
+)

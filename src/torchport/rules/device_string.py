@@ -20,9 +20,7 @@ from torchport.source.module import Module
 _WHOLE = re.compile(r"cuda(?::\d+)?")
 # "cuda:" + str(i), "cuda:%d" % i, "cuda:{}".format(i)
 _TEMPLATE = re.compile(r"cuda:(?:%[dsi]|\{[^{}]*\})?")
-_LOOKING = frozenset(
-    {"startswith", "removeprefix", "replace", "split", "strip", "lstrip", "find", "partition"}
-)
+_LOOKING = frozenset({"startswith", "removeprefix", "replace", "split", "strip", "lstrip", "find", "partition"})
 
 Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
@@ -35,14 +33,15 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     roles, plain = Roles(module, load_role("device")), PlainWords(module)
     fixed = {module.flow.find(value): value for value, edit in find_device_literals(module) if edit is None}
     for node, text in found:
-        if roles.is_fixed(node) or (
-            module.flow.find(node) in fixed and fixed[module.flow.find(node)] is not node
-        ):
+        if roles.is_fixed(node) or (module.flow.find(node) in fixed and fixed[module.flow.find(node)] is not node):
             yield RULE.make_finding(
-                module, node, f"the device {text!r} is also written where it cannot be edited, so it stays everywhere",
+                module,
+                node,
+                f"the device {text!r} is also written where it cannot be edited, so it stays everywhere",
                 hint="Change all places of this value by hand, or write the other one as a plain text first.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
             continue
         proof = roles.find_proof(node)
         if proof is Proof.NONE and not _is_choice(module, node):
@@ -55,9 +54,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             node,
             f"the device {text!r} is {'npu' + text[4:]!r} on the NPU",
             [_edit(module, node, text) if style is Style.NPU else _agnostic(module, node, text)],
-            hint="Only the name says that this is a device: check it."
-            if named
-            else _option_hint(module, node),
+            hint="Only the name says that this is a device: check it." if named else _option_hint(module, node),
             safety=Safety.REVIEW if named else Safety.SAFE,
         )
 
@@ -76,17 +73,16 @@ def _no_device(module: Module, node: Literal, text: str, reason: str) -> Finding
     """The finding on a word that no argument of torch's takes: a note where `reason` says what it is."""
     if reason:
         return RULE.make_finding(
-            module,
-            node,
-            f"{text!r} is no device here: {reason}",
-            safety=Safety.REPORT,
-            severity=Severity.INFO,
+            module, node, f"{text!r} is no device here: {reason}", safety=Safety.REPORT, severity=Severity.INFO
         )
     return RULE.make_finding(
-        module, node, f"{text!r} has the form of a device, but nothing here uses it as one",
+        module,
+        node,
+        f"{text!r} has the form of a device, but nothing here uses it as one",
         hint="If it is a device, write it as npu; if it is a name of something else, leave it.",
-        safety=Safety.REPORT, severity=Severity.WARNING,
-    )  # fmt: skip
+        safety=Safety.REPORT,
+        severity=Severity.WARNING,
+    )
 
 
 def _edit(module: Module, node: Literal, text: str) -> Edit | None:
@@ -214,11 +210,7 @@ def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:
 
 def _option_hint(module: Module, node: ast.expr) -> str:
     for above in module.names.iter_ancestors(node):
-        if (
-            isinstance(above, ast.Call)
-            and isinstance(above.func, ast.Attribute)
-            and above.func.attr == "add_argument"
-        ):
+        if isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute) and above.func.attr == "add_argument":
             return "Launch lines that pass cuda to this option have to pass npu."
     return ""
 
@@ -235,42 +227,74 @@ RULE = Rule(
     check=check_module,
     rewrites=(
         ("import torch\nd = torch.device('cuda')\n", "import torch\nd = torch.device('npu')\n"),
-        ("import torch\nd = torch.device(\"cuda:0\" if ok else \"cpu\")\n",
-         "import torch\nd = torch.device(\"npu:0\" if ok else \"cpu\")\n"),
-        ("import torch\nx = torch.zeros(2, device=f'cuda:{rank}')\n",
-         "import torch\nx = torch.zeros(2, device=f'npu:{rank}')\n"),
-        ("import torch\nx = torch.zeros(2).to('cuda:%d' % rank)\n",
-         "import torch\nx = torch.zeros(2).to('npu:%d' % rank)\n"),
-        ("import torch\nd = torch.device('cuda:{}'.format(rank))\n",
-         "import torch\nd = torch.device('npu:{}'.format(rank))\n"),
-        ("import torch\nd = torch.device('{}:{}'.format('cuda', r))\n",
-         "import torch\nd = torch.device('{}:{}'.format('npu', r))\n"),
-        ("import torch\nd = torch.device(type='cuda', index=0)\n",
-         "import torch\nd = torch.device(type='npu', index=0)\n"),
-        ("import torch\nd = torch.device('%s:%d' % ('cuda', r))\nx.cuda(r)\n",
-         "import torch\nd = torch.device('%s:%d' % ('npu', r))\nx.npu(r)\n"),
+        (
+            'import torch\nd = torch.device("cuda:0" if ok else "cpu")\n',
+            'import torch\nd = torch.device("npu:0" if ok else "cpu")\n',
+        ),
+        (
+            "import torch\nx = torch.zeros(2, device=f'cuda:{rank}')\n",
+            "import torch\nx = torch.zeros(2, device=f'npu:{rank}')\n",
+        ),
+        (
+            "import torch\nx = torch.zeros(2).to('cuda:%d' % rank)\n",
+            "import torch\nx = torch.zeros(2).to('npu:%d' % rank)\n",
+        ),
+        (
+            "import torch\nd = torch.device('cuda:{}'.format(rank))\n",
+            "import torch\nd = torch.device('npu:{}'.format(rank))\n",
+        ),
+        (
+            "import torch\nd = torch.device('{}:{}'.format('cuda', r))\n",
+            "import torch\nd = torch.device('{}:{}'.format('npu', r))\n",
+        ),
+        (
+            "import torch\nd = torch.device(type='cuda', index=0)\n",
+            "import torch\nd = torch.device(type='npu', index=0)\n",
+        ),
+        (
+            "import torch\nd = torch.device('%s:%d' % ('cuda', r))\nx.cuda(r)\n",
+            "import torch\nd = torch.device('%s:%d' % ('npu', r))\nx.npu(r)\n",
+        ),
         ("import torch\nd = torch.device('cuda:' + str(r))\n", "import torch\nd = torch.device('npu:' + str(r))\n"),
-        ("def f(device):\n    if device.startswith('cuda:'):\n        return int(device.replace('cuda:', ''))\n",
-         "def f(device):\n    if device.startswith('npu:'):\n        return int(device.replace('npu:', ''))\n"),
+        (
+            "def f(device):\n    if device.startswith('cuda:'):\n        return int(device.replace('cuda:', ''))\n",
+            "def f(device):\n    if device.startswith('npu:'):\n        return int(device.replace('npu:', ''))\n",
+        ),
         ("def f(device):\n    return 'cuda:' in device\n", "def f(device):\n    return 'npu:' in device\n"),
         ("import torch\nd = torch.device(f'cuda')\n", "import torch\nd = torch.device(f'npu')\n"),
-        ("import torch\nname = 'cuda'\nif name == 'cuda':\n    x = torch.ones(1, device=name)\n",
-         "import torch\nname = 'npu'\nif name == 'npu':\n    x = torch.ones(1, device=name)\n"),
-        ("p.add_argument('--where', default='cuda', choices=['cuda', 'cpu'])\nx.to(p.parse_args().where)\n",
-         "p.add_argument('--where', default='npu', choices=['npu', 'cpu'])\nx.to(p.parse_args().where)\n"),
-        ("import torch\ndef f():\n    return 'cuda' if torch.cuda.is_available() else 'cpu'\n",
-         "import torch\ndef f():\n    return 'npu' if torch.npu.is_available() else 'cpu'\n"),
-        ("import torch\nd = {True: 'cuda', False: 'cpu'}[ok]\ntorch.device(d)\n",
-         "import torch\nd = {True: 'npu', False: 'cpu'}[ok]\ntorch.device(d)\n"),
-        ("import torch\nm = {'gpu': 'cuda', 'cpu': 'cpu'}\ntorch.device(m.get('gpu', 'cpu'))\n",
-         "import torch\nm = {'gpu': 'npu', 'cpu': 'cpu'}\ntorch.device(m.get('gpu', 'cpu'))\n"),
-        ("import torch\nfor d in [f'cuda:{i}' for i in ids]:\n    torch.ones(1, device=d)\n",
-         "import torch\nfor d in [f'npu:{i}' for i in ids]:\n    torch.ones(1, device=d)\n"),
+        (
+            "import torch\nname = 'cuda'\nif name == 'cuda':\n    x = torch.ones(1, device=name)\n",
+            "import torch\nname = 'npu'\nif name == 'npu':\n    x = torch.ones(1, device=name)\n",
+        ),
+        (
+            "p.add_argument('--where', default='cuda', choices=['cuda', 'cpu'])\nx.to(p.parse_args().where)\n",
+            "p.add_argument('--where', default='npu', choices=['npu', 'cpu'])\nx.to(p.parse_args().where)\n",
+        ),
+        (
+            "import torch\ndef f():\n    return 'cuda' if torch.cuda.is_available() else 'cpu'\n",
+            "import torch\ndef f():\n    return 'npu' if torch.npu.is_available() else 'cpu'\n",
+        ),
+        (
+            "import torch\nd = {True: 'cuda', False: 'cpu'}[ok]\ntorch.device(d)\n",
+            "import torch\nd = {True: 'npu', False: 'cpu'}[ok]\ntorch.device(d)\n",
+        ),
+        (
+            "import torch\nm = {'gpu': 'cuda', 'cpu': 'cpu'}\ntorch.device(m.get('gpu', 'cpu'))\n",
+            "import torch\nm = {'gpu': 'npu', 'cpu': 'cpu'}\ntorch.device(m.get('gpu', 'cpu'))\n",
+        ),
+        (
+            "import torch\nfor d in [f'cuda:{i}' for i in ids]:\n    torch.ones(1, device=d)\n",
+            "import torch\nfor d in [f'npu:{i}' for i in ids]:\n    torch.ones(1, device=d)\n",
+        ),
         ("if x.device.type == 'cuda':\n    pass\n", "if x.device.type == 'npu':\n    pass\n"),
-        ("import torch\nwith torch.autocast('cuda', dtype=torch.float16):\n    pass\n",
-         "import torch\nwith torch.autocast('npu', dtype=torch.float16):\n    pass\n"),
-        ("import torch\nm = torch.load('cuda/m.pt', map_location={'cuda:1': 'cuda:0'})\n",
-         "import torch\nm = torch.load('cuda/m.pt', map_location={'npu:1': 'npu:0'})\n"),
+        (
+            "import torch\nwith torch.autocast('cuda', dtype=torch.float16):\n    pass\n",
+            "import torch\nwith torch.autocast('npu', dtype=torch.float16):\n    pass\n",
+        ),
+        (
+            "import torch\nm = torch.load('cuda/m.pt', map_location={'cuda:1': 'cuda:0'})\n",
+            "import torch\nm = torch.load('cuda/m.pt', map_location={'npu:1': 'npu:0'})\n",
+        ),
     ),
     reports=(
         "import torch\nprint('cuda')\n",
@@ -299,4 +323,4 @@ RULE = Rule(
         "import torch\nd = torch.device('npu:0')\n",
         "import torch\nx = torch.zeros(2, device=f'{kind}:{rank}')\n",
     ),
-)  # fmt: skip
+)

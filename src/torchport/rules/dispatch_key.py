@@ -29,36 +29,28 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for constant in module.iter_nodes(ast.Constant):
         if isinstance(constant.value, str) and constant.value in KEYS and _is_key(module, constant):
             new = KEYS[constant.value]
-            yield _finding(
-                module, constant, constant.value, module.string_edit(constant, constant.value, new), style
-            )
+            yield _finding(module, constant, constant.value, module.string_edit(constant, constant.value, new), style)
     for attribute in module.iter_nodes(ast.Attribute):
         owner = attribute.value
-        last = (
-            owner.attr
-            if isinstance(owner, ast.Attribute)
-            else owner.id
-            if isinstance(owner, ast.Name)
-            else ""
-        )
+        last = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
         if attribute.attr in KEYS and last == _DISPATCH:
             yield _finding(
-                module,
-                attribute,
-                attribute.attr,
-                module.attribute_edit(attribute, KEYS[attribute.attr]),
-                style,
+                module, attribute, attribute.attr, module.attribute_edit(attribute, KEYS[attribute.attr]), style
             )
 
 
 def _finding(module: Module, node: ast.expr, key: str, edit: Edit | None, style: Style) -> Finding:
     report = style is not Style.NPU
     return RULE.make_finding(
-        module, node, f"the NPU's kernels are those of the key {KEYS[key]}, not {key}", () if report else [edit],
-        hint="Register the function for both keys, if it runs on both." if report
+        module,
+        node,
+        f"the NPU's kernels are registered for the key {KEYS[key]}, not {key}",
+        () if report else [edit],
+        hint="Register the function for both keys, if it runs on both."
+        if report
         else "Check that the function has nothing of CUDA's own in it.",
         safety=Safety.REPORT if report else None,
-    )  # fmt: skip
+    )
 
 
 def _is_key(module: Module, node: ast.Constant) -> bool:
@@ -83,13 +75,20 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("import torch\nlib = torch.library.Library('my', 'IMPL', 'CUDA')\nlib.impl('op', f)\n",
-         "import torch\nlib = torch.library.Library('my', 'IMPL', 'PrivateUse1')\nlib.impl('op', f)\n"),
+        (
+            "import torch\nlib = torch.library.Library('my', 'IMPL', 'CUDA')\nlib.impl('op', f)\n",
+            "import torch\nlib = torch.library.Library('my', 'IMPL', 'PrivateUse1')\nlib.impl('op', f)\n",
+        ),
         ("lib.impl('op', f, 'CUDA')\n", "lib.impl('op', f, 'PrivateUse1')\n"),
-        ("import torch\n@torch.library.impl(lib, 'op', dispatch_key='AutogradCUDA')\ndef f(x):\n    return x\n",
-         "import torch\n@torch.library.impl(lib, 'op', dispatch_key='AutogradPrivateUse1')\ndef f(x):\n    return x\n"),
-        ("from torch._C import DispatchKey\n@op.py_impl(DispatchKey.CUDA)\ndef f(x):\n    return x\n",
-         "from torch._C import DispatchKey\n@op.py_impl(DispatchKey.PrivateUse1)\ndef f(x):\n    return x\n"),
+        (
+            "import torch\n@torch.library.impl(lib, 'op', dispatch_key='AutogradCUDA')\ndef f(x):\n    return x\n",
+            "import torch\n@torch.library.impl(lib, 'op', dispatch_key='AutogradPrivateUse1')\n"
+            "def f(x):\n    return x\n",
+        ),
+        (
+            "from torch._C import DispatchKey\n@op.py_impl(DispatchKey.CUDA)\ndef f(x):\n    return x\n",
+            "from torch._C import DispatchKey\n@op.py_impl(DispatchKey.PrivateUse1)\ndef f(x):\n    return x\n",
+        ),
     ),
     reports=(),
     ignores=(
@@ -99,4 +98,4 @@ RULE = Rule(
         "name = 'CUDA'\n",
         "x = Kind.CUDA\n",
     ),
-)  # fmt: skip
+)

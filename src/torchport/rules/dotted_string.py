@@ -13,15 +13,11 @@ from torchport.rules.plain_words import PlainWords
 from torchport.rules.torch_cuda_api import convert_name
 from torchport.source.module import Module
 
-_NAME = re.compile(
-    r"(?<![\w./-])(?:[A-Za-z_]\w*\.)*?(torch\.(?:cuda|backends\.cu(?:da|dnn))(?:\.[A-Za-z_]\w*)*)"
-)
+_NAME = re.compile(r"(?<![\w./-])(?:[A-Za-z_]\w*\.)*?(torch\.(?:cuda|backends\.cu(?:da|dnn))(?:\.[A-Za-z_]\w*)*)")
 _WHOLE = re.compile(r"(?:[A-Za-z_]\w*\.)*?(torch\.(?:cuda|backends\.cu(?:da|dnn))(?:\.[A-Za-z_]\w*)+)")
 _TYPE = re.compile(r".*torch\.cuda\.\w*Tensor")  # TP130
 _LONGEST = 500
-_REPLACES = frozenset(
-    {"patch", "setattr", "delattr", "import_module", "resolve_name", "importorskip", "spy", "stub"}
-)
+_REPLACES = frozenset({"patch", "setattr", "delattr", "import_module", "resolve_name", "importorskip", "spy", "stub"})
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
@@ -40,10 +36,15 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
                 yield from _names(module, constant, style, Safety.REVIEW)
             elif not plain.explain_text(constant) and not _is_looked_up(module, constant):
                 yield RULE.make_finding(
-                    module, constant, f"{text} is named here, and torchport does not see what for",
+                    module,
+                    constant,
+                    f"{text} is named here, and torchport does not see what for",
                     hint="If it is called, replaced or imported by this name, write the NPU's: "
-                    + convert_name(text, style) + ".", safety=Safety.REPORT, severity=Severity.WARNING,
-                )  # fmt: skip
+                    + convert_name(text, style)
+                    + ".",
+                    safety=Safety.REPORT,
+                    severity=Severity.WARNING,
+                )
 
 
 def _names(module: Module, node: ast.Constant, style: Style, safety: Safety) -> Iterator[Finding]:
@@ -54,11 +55,13 @@ def _names(module: Module, node: ast.Constant, style: Style, safety: Safety) -> 
         row, target = find_api(name), convert_name(name, style)
         if row is None or row[0].status is Status.MISSING:
             yield RULE.make_finding(
-                module, node,
+                module,
+                node,
                 f"{name} does not exist on the NPU" if row else f"nothing is known about {name} on the NPU",
-                hint=f"{row[0].note[:1].upper()}{row[0].note[1:]}." if row else "", safety=Safety.REPORT,
+                hint=f"{row[0].note[:1].upper()}{row[0].note[1:]}." if row else "",
+                safety=Safety.REPORT,
                 severity=Severity.WARNING,
-            )  # fmt: skip
+            )
         elif target != name:
             edit = None
             if content is not None and "(" not in target:
@@ -66,9 +69,14 @@ def _names(module: Module, node: ast.Constant, style: Style, safety: Safety) -> 
                 edit = Edit(first, first + len(name.encode()), target.encode())
             severity = None if safety is Safety.SAFE else Severity.WARNING
             yield RULE.make_finding(
-                module, node, f"{name} is {target} on the NPU", [edit], safety=safety, severity=severity,
+                module,
+                node,
+                f"{name} is {target} on the NPU",
+                [edit],
+                safety=safety,
+                severity=severity,
                 hint="The test replaces what the converted code calls." if safety is Safety.REVIEW else "",
-            )  # fmt: skip
+            )
 
 
 def _is_annotation(module: Module, node: ast.AST) -> bool:
@@ -98,9 +106,7 @@ def _is_replaced(module: Module, node: ast.Constant) -> bool:
 def _is_looked_up(module: Module, node: ast.Constant) -> bool:
     """Whether TP101 sees that the string is an attribute's name or a module."""
     above = module.get_parent(node)
-    return isinstance(above, ast.Call | ast.Subscript) and (module.resolve_name(above) or "").startswith(
-        "torch."
-    )
+    return isinstance(above, ast.Call | ast.Subscript) and (module.resolve_name(above) or "").startswith("torch.")
 
 
 RULE = Rule(
@@ -114,22 +120,28 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("from unittest import mock\nwith mock.patch('torch.cuda.is_available', return_value=False):\n    pass\n",
-         "from unittest import mock\nwith mock.patch('torch.npu.is_available', return_value=False):\n    pass\n"),
-        ("@patch('pack.train.torch.cuda.synchronize')\ndef test(m):\n    pass\n",
-         "@patch('pack.train.torch.npu.synchronize')\ndef test(m):\n    pass\n"),
-        ("def f(event: 'torch.cuda.Event') -> 'list[torch.cuda.Stream]':\n    pass\n",
-         "def f(event: 'torch.npu.Event') -> 'list[torch.npu.Stream]':\n    pass\n"),
-        ("def test(monkeypatch):\n    monkeypatch.setattr('torch.cuda.device_count', lambda: 2)\n",
-         "def test(monkeypatch):\n    monkeypatch.setattr('torch.npu.device_count', lambda: 2)\n"),
+        (
+            "from unittest import mock\nwith mock.patch('torch.cuda.is_available', return_value=False):\n    pass\n",
+            "from unittest import mock\nwith mock.patch('torch.npu.is_available', return_value=False):\n    pass\n",
+        ),
+        (
+            "@patch('pack.train.torch.cuda.synchronize')\ndef test(m):\n    pass\n",
+            "@patch('pack.train.torch.npu.synchronize')\ndef test(m):\n    pass\n",
+        ),
+        (
+            "def f(event: 'torch.cuda.Event') -> 'list[torch.cuda.Stream]':\n    pass\n",
+            "def f(event: 'torch.npu.Event') -> 'list[torch.npu.Stream]':\n    pass\n",
+        ),
+        (
+            "def test(monkeypatch):\n    monkeypatch.setattr('torch.cuda.device_count', lambda: 2)\n",
+            "def test(monkeypatch):\n    monkeypatch.setattr('torch.npu.device_count', lambda: 2)\n",
+        ),
     ),
-    reports=(
-        "names = ['torch.cuda.is_available']\n",
-    ),
+    reports=("names = ['torch.cuda.is_available']\n",),
     ignores=(
         "print('torch.cuda.is_available')\n",
         "'torch.cuda.is_available'\n",
         "url = 'https://pytorch.org/docs/torch.cuda.html'\n",
         "from unittest import mock\nwith mock.patch('torch.npu.is_available'):\n    pass\n",
     ),
-)  # fmt: skip
+)

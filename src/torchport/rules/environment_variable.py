@@ -29,10 +29,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield _finding(module, constant, variable, style, edit, _value(module, constant))
         elif _LOOKS_LIKE_ONE.fullmatch(text):
             yield RULE.make_finding(
-                module, constant, f"{text} looks like a variable of CUDA, and nothing is known about it on the NPU",
+                module,
+                constant,
+                f"{text} looks like a variable of CUDA, and nothing is known about it on the NPU",
                 hint="Drop it, or find what does the same in the documentation of CANN.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
     for keyword in module.iter_nodes(ast.keyword):  # dict(os.environ, CUDA_VISIBLE_DEVICES="0")
         if keyword.arg is None or keyword.arg not in load_variables():
             continue
@@ -44,10 +47,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield _finding(module, keyword.value, variable, style, edit, value)
         else:
             yield RULE.make_finding(
-                module, keyword.value, f"{keyword.arg} is set here for another process",
+                module,
+                keyword.value,
+                f"{keyword.arg} is set here for another process",
                 hint=f"On an NPU it is {load_variables()[keyword.arg].npu or 'not needed'}.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
 
 
 def _makes_table(module: Module, keyword: ast.keyword) -> bool:
@@ -60,24 +66,27 @@ def _makes_table(module: Module, keyword: ast.keyword) -> bool:
 
 
 def _finding(
-    module: Module,
-    node: ast.expr,
-    variable: Variable,
-    style: Style,
-    edit: Edit | None,
-    value: ast.Constant | None,
+    module: Module, node: ast.expr, variable: Variable, style: Style, edit: Edit | None, value: ast.Constant | None
 ) -> Finding:
     """What is said of a variable that is named at `node`: `edit` writes the other name, `value` is what it gets."""
     if not variable.npu or variable.npu == variable.name:
         return RULE.make_finding(
-            module, node, f"{variable.name} has no effect on an NPU",
-            hint=variable.note[:1].upper() + variable.note[1:] + ".", safety=Safety.REPORT, severity=Severity.INFO,
-        )  # fmt: skip
+            module,
+            node,
+            f"{variable.name} has no effect on an NPU",
+            hint=variable.note[:1].upper() + variable.note[1:] + ".",
+            safety=Safety.REPORT,
+            severity=Severity.INFO,
+        )
     if style is Style.AGNOSTIC:
         return RULE.make_finding(
-            module, node, f"{variable.name} is {variable.npu} on the NPU", hint=f"Set {variable.npu} beside it.",
-            safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            module,
+            node,
+            f"{variable.name} is {variable.npu} on the NPU",
+            hint=f"Set {variable.npu} beside it.",
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
     if variable.values:
         return _with_value(module, node, variable, edit, value)
     text = str(value.value) if value is not None and isinstance(value.value, str) else None
@@ -102,9 +111,13 @@ def _with_value(
     message = f"{variable.name} is {variable.npu} on the NPU; {variable.note}"
     if value is None or new is None:
         return RULE.make_finding(
-            module, node, message, hint=f"Set {variable.npu} instead, or drop it.", safety=Safety.REPORT,
+            module,
+            node,
+            message,
+            hint=f"Set {variable.npu} instead, or drop it.",
+            safety=Safety.REPORT,
             severity=Severity.WARNING,
-        )  # fmt: skip
+        )
     edits = [edit, module.string_edit(value, str(value.value), new)]
     return RULE.make_finding(module, node, message, edits, hint="Check the value.", safety=Safety.REVIEW)
 
@@ -135,17 +148,28 @@ RULE = Rule(
     words=(*CUDA, b"cublas"),
     check=check_module,
     rewrites=(
-        ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n",
-         "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0,1'\n"),
-        ("import os\nn = os.getenv('CUDA_LAUNCH_BLOCKING', '0')\n",
-         "import os\nn = os.getenv('ASCEND_LAUNCH_BLOCKING', '0')\n"),
-        ("import os\nos.environ.setdefault('PYTORCH_CUDA_ALLOC_CONF', 'max_split_size_mb:128')\n",
-         "import os\nos.environ.setdefault('PYTORCH_NPU_ALLOC_CONF', 'max_split_size_mb:128')\n"),
-        ("import os\nos.environ['NCCL_ALGO'] = 'Ring'\nos.environ['NCCL_BUFFSIZE'] = '4194304'\n",
-         "import os\nos.environ['HCCL_ALGO'] = 'level0:NA;level1:ring'\nos.environ['HCCL_BUFFSIZE'] = '4'\n"),
-        ("import os\nenv = dict(os.environ, CUDA_VISIBLE_DEVICES='0,1')\nos.environ.update(CUDA_LAUNCH_BLOCKING='1')\n",
-         "import os\nenv = dict(os.environ, ASCEND_RT_VISIBLE_DEVICES='0,1')\n"
-         "os.environ.update(ASCEND_LAUNCH_BLOCKING='1')\n"),
+        (
+            "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n",
+            "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0,1'\n",
+        ),
+        (
+            "import os\nn = os.getenv('CUDA_LAUNCH_BLOCKING', '0')\n",
+            "import os\nn = os.getenv('ASCEND_LAUNCH_BLOCKING', '0')\n",
+        ),
+        (
+            "import os\nos.environ.setdefault('PYTORCH_CUDA_ALLOC_CONF', 'max_split_size_mb:128')\n",
+            "import os\nos.environ.setdefault('PYTORCH_NPU_ALLOC_CONF', 'max_split_size_mb:128')\n",
+        ),
+        (
+            "import os\nos.environ['NCCL_ALGO'] = 'Ring'\nos.environ['NCCL_BUFFSIZE'] = '4194304'\n",
+            "import os\nos.environ['HCCL_ALGO'] = 'level0:NA;level1:ring'\nos.environ['HCCL_BUFFSIZE'] = '4'\n",
+        ),
+        (
+            "import os\nenv = dict(os.environ, CUDA_VISIBLE_DEVICES='0,1')\n"
+            "os.environ.update(CUDA_LAUNCH_BLOCKING='1')\n",
+            "import os\nenv = dict(os.environ, ASCEND_RT_VISIBLE_DEVICES='0,1')\n"
+            "os.environ.update(ASCEND_LAUNCH_BLOCKING='1')\n",
+        ),
         ("env = {'NCCL_SOCKET_IFNAME': 'eth0'}\n", "env = {'HCCL_SOCKET_IFNAME': 'eth0'}\n"),
     ),
     reports=(
@@ -160,4 +184,4 @@ RULE = Rule(
         "'CUDA_VISIBLE_DEVICES'\n",
         "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0'\n",
     ),
-)  # fmt: skip
+)

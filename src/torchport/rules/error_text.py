@@ -27,15 +27,20 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if text.startswith(_MEMORY) and style is Style.NPU:
             yield RULE.make_finding(
-                module, constant, "the NPU's error says NPU out of memory",
-                [module.string_edit(constant, "CUDA", "NPU")], hint="torch.OutOfMemoryError is the same on any device.",
-            )  # fmt: skip
+                module,
+                constant,
+                "the NPU's error says NPU out of memory",
+                [module.string_edit(constant, "CUDA", "NPU")],
+                hint="torch.OutOfMemoryError is the same on any device.",
+            )
         else:
             yield RULE.make_finding(
-                module, constant, f"no error of an NPU says {text[:60]!r}",
+                module,
+                constant,
+                f"no error of an NPU says {text[:60]!r}",
                 hint="Catch the exception by its type, such as torch.OutOfMemoryError, or compare with the NPU's text.",
                 safety=Safety.REPORT,
-            )  # fmt: skip
+            )
 
 
 def _is_tested(module: Module, node: ast.Constant) -> bool:
@@ -50,9 +55,7 @@ def _is_tested(module: Module, node: ast.Constant) -> bool:
             return name in _METHODS or module.resolve_name(above.func) in _SEARCHES
         case ast.keyword(arg="match"):
             call = module.get_parent(above)
-            return isinstance(call, ast.Call) and (
-                isinstance(call.func, ast.Attribute) and call.func.attr in _RAISES
-            )
+            return isinstance(call, ast.Call) and (isinstance(call.func, ast.Attribute) and call.func.attr in _RAISES)
         case _:
             return False
 
@@ -68,17 +71,19 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("try:\n    f()\nexcept RuntimeError as e:\n    if 'CUDA out of memory' in str(e):\n        g()\n",
-         "try:\n    f()\nexcept RuntimeError as e:\n    if 'NPU out of memory' in str(e):\n        g()\n"),
-        ("if str(e).startswith('CUDA out of memory.'):\n    pass\n",
-         "if str(e).startswith('NPU out of memory.'):\n    pass\n"),
+        (
+            "try:\n    f()\nexcept RuntimeError as e:\n    if 'CUDA out of memory' in str(e):\n        g()\n",
+            "try:\n    f()\nexcept RuntimeError as e:\n    if 'NPU out of memory' in str(e):\n        g()\n",
+        ),
+        (
+            "if str(e).startswith('CUDA out of memory.'):\n    pass\n",
+            "if str(e).startswith('NPU out of memory.'):\n    pass\n",
+        ),
     ),
-    reports=(
-        "if 'cuDNN error: CUDNN_STATUS_NOT_SUPPORTED' in str(e):\n    pass\n",
-    ),
+    reports=("if 'cuDNN error: CUDNN_STATUS_NOT_SUPPORTED' in str(e):\n    pass\n",),
     ignores=(
         "print('CUDA out of memory')\n",
         "if 'out of memory' in str(e):  # CUDA\n    pass\n",
         "raise RuntimeError('CUDA out of memory')\n",
     ),
-)  # fmt: skip
+)

@@ -34,10 +34,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield _built(module, call, Severity.ERROR if inline else Severity.INFO)
         elif name in ("torch.ops.load_library", "torch.classes.load_library"):
             yield RULE.make_finding(
-                module, call, "a compiled library of operators is loaded",
+                module,
+                call,
+                "a compiled library of operators is loaded",
                 hint="If it has CUDA kernels, it does not load here. Build it again without them, or for the NPU with "
-                "torch_npu.utils.cpp_extension.NpuExtension.", severity=Severity.WARNING,
-            )  # fmt: skip
+                "torch_npu.utils.cpp_extension.NpuExtension.",
+                severity=Severity.WARNING,
+            )
     imports: list[ast.Import | ast.ImportFrom] = [*module.iter_nodes(ast.Import), *module.iter_nodes(ast.ImportFrom)]
     for statement in imports:
         for name in _names(statement):
@@ -48,16 +51,21 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 def _built(module: Module, call: ast.Call, severity: Severity) -> Finding:
     sources = _sources(call)
     inside = [kernel for text in _texts(call) for kernel in find_kernel_names(text)]
-    what = f"{sum(source.endswith(_CUDA) for source in sources)} CUDA sources of {len(sources)}" if sources else (
-        f"the kernels {', '.join(inside)}" if inside else "sources that are named elsewhere")  # fmt: skip
+    what = (
+        f"{sum(source.endswith(_CUDA) for source in sources)} CUDA sources of {len(sources)}"
+        if sources
+        else (f"the kernels {', '.join(inside)}" if inside else "sources that are named elsewhere")
+    )
     if severity is Severity.INFO:
         return RULE.make_finding(module, call, "an extension in C++ builds as before", severity=severity)
     called = _sites(module, lambda site: _is_of(module, site, call))
     return RULE.make_finding(
-        module, call, f"an extension is built from {what}",
+        module,
+        call,
+        f"an extension is built from {what}",
         hint=(f"It is called: {called}. " if called else "") + _INSTEAD + " The .cu files have a finding per kernel.",
         severity=severity,
-    )  # fmt: skip
+    )
 
 
 def _sites(module: Module, wanted: Callable[[ast.Call], bool]) -> str:
@@ -79,11 +87,7 @@ def _sources(call: ast.Call) -> list[str]:
 
 
 def _texts(call: ast.Call) -> list[str]:
-    return [
-        node.value
-        for node in ast.walk(call)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
+    return [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 def _names(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -98,9 +102,11 @@ def _used(module: Module, statement: ast.Import | ast.ImportFrom, name: str) -> 
     last = name.rpartition(".")[2]
     where = _sites(module, lambda site: last in (module.resolve_name(site.func) or "").split("."))
     return RULE.make_finding(
-        module, statement, f"{last} is built by this project from CUDA sources",
+        module,
+        statement,
+        f"{last} is built by this project from CUDA sources",
         hint=f"It is called: {where or 'nowhere in this file'}. {_INSTEAD}",
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(

@@ -17,9 +17,7 @@ _NAMES = {
     "cv2.dnn.DNN_TARGET_CUDA_FP16": "cv2.dnn.DNN_TARGET_NPU in a build of OpenCV with CANN.",
 }
 _CUDA_MODULES = ("cv2.cuda", "cv2.cudacodec", "cv2.cuda_")
-_PROVIDERS = frozenset(
-    {"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"}
-)
+_PROVIDERS = frozenset({"CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider"})
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
@@ -33,15 +31,19 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield RULE.make_finding(module, attribute, f"{name} means GPUs", hint=f"Use {_NAMES[name]}")
         elif name.startswith(_CUDA_MODULES):
             yield RULE.make_finding(
-                module, attribute, f"{name} needs a GPU",
+                module,
+                attribute,
+                f"{name} needs a GPU",
                 hint="Use the function of the same name in cv2, which computes on the CPU, or torch on the NPU.",
-            )  # fmt: skip
+            )
     for constant in module.iter_nodes(ast.Constant):
         if constant.value in _PROVIDERS and not isinstance(module.get_parent(constant), ast.Expr):
             yield RULE.make_finding(
-                module, constant, f"ONNX Runtime has no {constant.value} on a machine with NPUs",
+                module,
+                constant,
+                f"ONNX Runtime has no {constant.value} on a machine with NPUs",
                 hint="onnxruntime-cann has CANNExecutionProvider; keep CPUExecutionProvider behind it.",
-            )  # fmt: skip
+            )
 
 
 RULE = Rule(
@@ -61,8 +63,5 @@ RULE = Rule(
         "from accelerate import DistributedType\nok = s.distributed_type == DistributedType.MULTI_GPU\n",
         "import cv2\nnet.setPreferableBackend(cv2.dnn.DNN_BACKEND_CUDA)\n",
     ),
-    ignores=(
-        "import cv2\nx = cv2.resize(x, s)  # cuda\n",
-        "from .tools import cv2\nx = cv2.cuda.GpuMat()\n",
-    ),
+    ignores=("import cv2\nx = cv2.resize(x, s)  # cuda\n", "from .tools import cv2\nx = cv2.cuda.GpuMat()\n"),
 )

@@ -26,9 +26,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for call in calls:
         if module.resolve_name(call.func) in OPTIMIZERS and keyword_is(call, "fused", True):
             yield RULE.make_finding(
-                module, call, "on the NPU a fused optimizer takes no notice of the gradient scaler",
+                module,
+                call,
+                "on the NPU a fused optimizer takes no notice of the gradient scaler",
                 hint="Leave out fused=True, or use `torchport run`, which unscales the gradients first.",
-            )  # fmt: skip
+            )
 
 
 RULE = Rule(
@@ -43,9 +45,7 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(),
-    reports=(
-        "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p, fused=True)  # cuda\n",
-    ),
+    reports=("import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p, fused=True)  # cuda\n",),
     ignores=(
         "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p)  # cuda\n",
         "import torch\no = torch.optim.AdamW(p, fused=True)  # cuda\n",

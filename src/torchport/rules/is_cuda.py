@@ -25,14 +25,22 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         owner = receivers.resolve_owner(node.value)
         if owner is Owner.UNKNOWN:
             yield RULE.make_finding(
-                module, node, "a class of the project has its own is_cuda, and nothing shows whose this is",
-                hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                module,
+                node,
+                "a class of the project has its own is_cuda, and nothing shows whose this is",
+                hint="If the object is a tensor, write is_npu here.",
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
         elif owner is Owner.OTHER or (owner is Owner.MOVED and receivers.is_moved(node.value)):
             yield RULE.make_finding(
-                module, node, "nothing shows that this is a tensor's is_cuda, so it stays",
-                hint="If the object is a tensor, write is_npu here.", safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                module,
+                node,
+                "nothing shows that this is a tensor's is_cuda, so it stays",
+                hint="If the object is a tensor, write is_npu here.",
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
         elif owner is Owner.USER:
             continue
         elif _is_scripted(module, node):
@@ -84,8 +92,10 @@ RULE = Rule(
     rewrites=(
         ("import torch\nassert x.is_cuda\n", "import torch\nassert x.is_npu\n"),
         ("def f(x):\n    return not x.is_cuda\n", "def f(x):\n    return not x.is_npu\n"),
-        ("import torch\n@torch.jit.script\ndef f(x):\n    return x.is_cuda\n",
-         "import torch\n@torch.jit.script\ndef f(x):\n    return (x.device.type == \"npu\")\n"),
+        (
+            "import torch\n@torch.jit.script\ndef f(x):\n    return x.is_cuda\n",
+            'import torch\n@torch.jit.script\ndef f(x):\n    return (x.device.type == "npu")\n',
+        ),
     ),
     reports=(
         "import unknownlib\nassert unknownlib.Graph().is_cuda\n",
@@ -99,4 +109,4 @@ RULE = Rule(
         "is_cuda = True\nprint(is_cuda)\n",
         "(x.device.type == y).is_cuda\n",
     ),
-)  # fmt: skip
+)

@@ -24,9 +24,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     message = "lightning has no accelerator for the NPU"
     if style is not Style.NPU:
         hint = "Import torch_npu.contrib.transfer_to_npu where the script runs on an NPU, and only there."
-        yield RULE.make_finding(
-            module, starts[0], message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT
-        )
+        yield RULE.make_finding(module, starts[0], message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT)
         return
     yield RULE.make_finding(
         module,
@@ -67,8 +65,7 @@ def _is_start(module: Module, call: ast.Call) -> bool:
 
 def _has_transfer(module: Module) -> bool:
     return any(
-        (origin.module or "").startswith(_TRANSFER)
-        and any(alias.name == "transfer_to_npu" for alias in origin.names)
+        (origin.module or "").startswith(_TRANSFER) and any(alias.name == "transfer_to_npu" for alias in origin.names)
         for origin in module.iter_nodes(ast.ImportFrom)
     ) or any(
         alias.name == f"{_TRANSFER}.transfer_to_npu"
@@ -135,22 +132,31 @@ RULE = Rule(
     title="lightning runs on the NPU through transfer_to_npu",
     safety=Safety.REVIEW,
     severity=Severity.WARNING,
-    why="lightning 2.6 has accelerators for CPU, CUDA, MPS and TPU. On an NPU accelerator=\"gpu\" fails, and \"auto\" "
+    why='lightning 2.6 has accelerators for CPU, CUDA, MPS and TPU. On an NPU accelerator="gpu" fails, and "auto" '
     "trains on the CPU without a word. torch_npu's transfer_to_npu lets torch.cuda mean the NPU in the process that "
     "imports it, so that the CUDA accelerator works; the file that makes the Trainer or Fabric imports it.",
     reference="https://github.com/Ascend/pytorch",
     words=(b"lightning",),
     check=check_module,
     rewrites=(
-        ('import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n',
-         _HEAD + 'import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n'),
-        ("from pytorch_lightning import Trainer\nTrainer()\n",
-         _HEAD + "from pytorch_lightning import Trainer\nTrainer()\n"),
-        ("'Doc.'\ndef f(a):\n    from lightning.fabric import Fabric\n    return Fabric(accelerator=a)\n",
-         f"'Doc.'\n{_HEAD}def f(a):\n    from lightning.fabric import Fabric\n    return Fabric(accelerator=a)\n"),
-        ("import os\nimport torch\nimport lightning.pytorch as pl\nx.cuda()\npl.Trainer(accelerator='cuda')\n",
-         "import os\nimport torch\n" + _HEAD.removeprefix("import os\n")
-         + "import lightning.pytorch as pl\nx.npu()\npl.Trainer(accelerator='cuda')\n"),
+        (
+            'import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n',
+            _HEAD + 'import torch, lightning as L\nt = L.Trainer(accelerator="gpu", devices=1)\n',
+        ),
+        (
+            "from pytorch_lightning import Trainer\nTrainer()\n",
+            _HEAD + "from pytorch_lightning import Trainer\nTrainer()\n",
+        ),
+        (
+            "'Doc.'\ndef f(a):\n    from lightning.fabric import Fabric\n    return Fabric(accelerator=a)\n",
+            f"'Doc.'\n{_HEAD}def f(a):\n    from lightning.fabric import Fabric\n    return Fabric(accelerator=a)\n",
+        ),
+        (
+            "import os\nimport torch\nimport lightning.pytorch as pl\nx.cuda()\npl.Trainer(accelerator='cuda')\n",
+            "import os\nimport torch\n"
+            + _HEAD.removeprefix("import os\n")
+            + "import lightning.pytorch as pl\nx.npu()\npl.Trainer(accelerator='cuda')\n",
+        ),
     ),
     reports=(),
     ignores=(
@@ -160,4 +166,4 @@ RULE = Rule(
         "from torch_npu.contrib import transfer_to_npu\nimport lightning as L\nL.Trainer(accelerator='gpu')\n",
         "from .lightning import Trainer\nTrainer()\n",
     ),
-)  # fmt: skip
+)

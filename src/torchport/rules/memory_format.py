@@ -13,9 +13,21 @@ from torchport.source.module import Module
 FORMATS = frozenset({"torch.channels_last", "torch.channels_last_3d"})
 # What takes a format and leaves it unused (torch_npu 2.13.0), and what only asks.
 _TAKES_ANY = frozenset(
-    {"clone", "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like",
-     "resize_", "is_contiguous", "convert_conv2d_weight_memory_format", "convert_conv3d_weight_memory_format"}
-)  # fmt: skip
+    {
+        "clone",
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "resize_",
+        "is_contiguous",
+        "convert_conv2d_weight_memory_format",
+        "convert_conv3d_weight_memory_format",
+    }
+)
 _CONTIGUOUS = "contiguous_format"
 # What makes tensors on another device than the CPU although a call names none; `with torch.device(...)` does as well.
 _DEFAULT_DEVICE = frozenset({"torch.set_default_device", "torch.set_default_tensor_type", "torch.device"})
@@ -33,16 +45,22 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if _is_on_host(module, node):
             yield RULE.make_finding(
-                module, node, f"{name} stays: nothing moves this tensor from the CPU, which has the order",
+                module,
+                node,
+                f"{name} stays: nothing moves this tensor from the CPU, which has the order",
                 safety=Safety.REPORT,
-            )  # fmt: skip
+            )
             continue
         direct = isinstance(module.get_parent(node), ast.keyword)
         yield RULE.make_finding(
-            module, node, f"torch_npu makes no tensor in the order {name}", [_edit(module, node, style)],
+            module,
+            node,
+            f"torch_npu makes no tensor in the order {name}",
+            [_edit(module, node, style)],
             hint="" if direct else "The value is used elsewhere: check that nothing is decided by it.",
-            safety=None if direct else Safety.REVIEW, severity=None if direct else Severity.WARNING,
-        )  # fmt: skip
+            safety=None if direct else Safety.REVIEW,
+            severity=None if direct else Severity.WARNING,
+        )
 
 
 def _is_harmless(module: Module, node: ast.expr) -> bool:
@@ -102,20 +120,26 @@ RULE = Rule(
     words=(b"channels_last",),
     check=check_module,
     rewrites=(
-        ("import torch\nx = x.cuda().to(memory_format=torch.channels_last)\n",
-         "import torch\nx = x.npu().to(memory_format=torch.contiguous_format)\n"),
-        ("import torch\nmodel = model.to('cuda', memory_format=torch.channels_last)\n",
-         "import torch\nmodel = model.to('npu', memory_format=torch.contiguous_format)\n"),
-        ("import torch\nfmt = torch.channels_last if nhwc else torch.contiguous_format\n"
-         "x = x.contiguous(memory_format=fmt)\n",
-         "import torch\nfmt = torch.contiguous_format if nhwc else torch.contiguous_format\n"
-         "x = x.contiguous(memory_format=fmt)\n"),
-        ("import torch\nx = x.contiguous(memory_format=torch.channels_last_3d)\n",
-         "import torch\nx = x.contiguous(memory_format=torch.contiguous_format)\n"),
+        (
+            "import torch\nx = x.cuda().to(memory_format=torch.channels_last)\n",
+            "import torch\nx = x.npu().to(memory_format=torch.contiguous_format)\n",
+        ),
+        (
+            "import torch\nmodel = model.to('cuda', memory_format=torch.channels_last)\n",
+            "import torch\nmodel = model.to('npu', memory_format=torch.contiguous_format)\n",
+        ),
+        (
+            "import torch\nfmt = torch.channels_last if nhwc else torch.contiguous_format\n"
+            "x = x.contiguous(memory_format=fmt)\n",
+            "import torch\nfmt = torch.contiguous_format if nhwc else torch.contiguous_format\n"
+            "x = x.contiguous(memory_format=fmt)\n",
+        ),
+        (
+            "import torch\nx = x.contiguous(memory_format=torch.channels_last_3d)\n",
+            "import torch\nx = x.contiguous(memory_format=torch.contiguous_format)\n",
+        ),
     ),
-    reports=(
-        "import torch\nx = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)\n",
-    ),
+    reports=("import torch\nx = torch.randn(1, 3, 4, 4).to(memory_format=torch.channels_last)\n",),
     ignores=(
         "import torch\nx = x.clone(memory_format=torch.channels_last)\n",
         "import torch\nok = x.is_contiguous(memory_format=torch.channels_last)\n",
@@ -125,4 +149,4 @@ RULE = Rule(
         "import torch\nx = x.to(memory_format=torch.preserve_format)  # channels_last\n",
         "channels_last = 1\nuse(memory_format=channels_last)\n",
     ),
-)  # fmt: skip
+)

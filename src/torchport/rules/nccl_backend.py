@@ -30,10 +30,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         proof = roles.find_proof(constant)
         if proof is Proof.NONE and not per_device:
             yield RULE.make_finding(
-                module, constant, f"{text!r} names CUDA's communication library, but nothing here uses it as a backend",
+                module,
+                constant,
+                f"{text!r} names CUDA's communication library, but nothing here uses it as a backend",
                 hint="If it is the backend of torch.distributed, write hccl.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
             continue
         new = text.replace("cuda:nccl", "npu:hccl").replace("nccl", "hccl").replace("NCCL", "HCCL")
         named = proof is Proof.NAMED
@@ -41,21 +44,20 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if style is Style.AGNOSTIC:
             edits = [_agnostic(module, constant)] if text == "nccl" else [None]
         yield RULE.make_finding(
-            module, constant, f"the backend {text!r} is {new!r} on the NPU", edits,
+            module,
+            constant,
+            f"the backend {text!r} is {new!r} on the NPU",
+            edits,
             hint="Only the name says that this is the backend: check it." if named else "",
             safety=Safety.REVIEW if named else Safety.SAFE,
-        )  # fmt: skip
+        )
 
 
 def find_backend_literals(module: Module) -> Iterator[tuple[ast.Constant, Edit | None]]:
     """Every string that spells the backend, with the edit that makes it the NPU's."""
     for constant in module.iter_nodes(ast.Constant):
         text, above = constant.value, module.get_parent(constant)
-        if (
-            text in ("nccl", "NCCL")
-            and isinstance(text, str)
-            and not isinstance(above, ast.Expr | ast.JoinedStr)
-        ):
+        if text in ("nccl", "NCCL") and isinstance(text, str) and not isinstance(above, ast.Expr | ast.JoinedStr):
             new = text.replace("nccl", "hccl").replace("NCCL", "HCCL")
             yield constant, module.string_edit(constant, text, new)
 
@@ -83,22 +85,28 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("import torch.distributed as dist\ndist.init_process_group('nccl')\n",
-         "import torch.distributed as dist\ndist.init_process_group('hccl')\n"),
-        ("import torch.distributed as dist\ndist.init_process_group(backend='cpu:gloo,cuda:nccl')\n",
-         "import torch.distributed as dist\ndist.init_process_group(backend='cpu:gloo,npu:hccl')\n"),
-        ("import torch.distributed as dist\nassert dist.get_backend() == 'nccl'\n",
-         "import torch.distributed as dist\nassert dist.get_backend() == 'hccl'\n"),
-        ("import torch.distributed as d\np.add_argument('--b', default='nccl')\nd.new_group(backend=args.b)\n",
-         "import torch.distributed as d\np.add_argument('--b', default='hccl')\nd.new_group(backend=args.b)\n"),
+        (
+            "import torch.distributed as dist\ndist.init_process_group('nccl')\n",
+            "import torch.distributed as dist\ndist.init_process_group('hccl')\n",
+        ),
+        (
+            "import torch.distributed as dist\ndist.init_process_group(backend='cpu:gloo,cuda:nccl')\n",
+            "import torch.distributed as dist\ndist.init_process_group(backend='cpu:gloo,npu:hccl')\n",
+        ),
+        (
+            "import torch.distributed as dist\nassert dist.get_backend() == 'nccl'\n",
+            "import torch.distributed as dist\nassert dist.get_backend() == 'hccl'\n",
+        ),
+        (
+            "import torch.distributed as d\np.add_argument('--b', default='nccl')\nd.new_group(backend=args.b)\n",
+            "import torch.distributed as d\np.add_argument('--b', default='hccl')\nd.new_group(backend=args.b)\n",
+        ),
     ),
-    reports=(
-        "print('nccl')\n",
-    ),
+    reports=("print('nccl')\n",),
     ignores=(
         "import torch.distributed as dist\ndist.init_process_group('gloo')\n",
         "'nccl'\n",
         "log('nccl error: see https://x/nccl')\n",
         "import torch.distributed as dist\ndist.init_process_group('hccl')\n",
     ),
-)  # fmt: skip
+)

@@ -21,9 +21,7 @@ def cuda_branches(module: Module) -> list[tuple[int, int]]:
     """Byte ranges of the code that stands beside a branch or an entry for the NPU and is not that branch."""
     if not _NPU_BYTES.search(module.text.data):
         return []
-    return [
-        (module.text.span(nodes[0])[0], module.text.span(nodes[-1])[1]) for nodes in _beside(module) if nodes
-    ]
+    return [(module.text.span(nodes[0])[0], module.text.span(nodes[-1])[1]) for nodes in _beside(module) if nodes]
 
 
 def _beside(module: Module) -> Iterator[list[ast.expr] | list[ast.stmt]]:

@@ -20,23 +20,10 @@ DEVICE_WORD = re.compile(
     r"default|native|nccl|gloo|mpi|ucc|hccl|)(?::.*)?",
     re.IGNORECASE,
 )
-_SHOWN = frozenset(
-    {"label", "title", "id", "ids", "desc", "description", "help", "metavar", "msg", "message"}
-)
+_SHOWN = frozenset({"label", "title", "id", "ids", "desc", "description", "help", "metavar", "msg", "message"})
 _LOGGERS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "fatal"})
-_SHOWS = frozenset(
-    {"builtins.print", "warnings.warn", "pytest.skip", "pytest.fail", "pytest.xfail", "sys.exit"}
-)
-_PATHS = (
-    "os.path.",
-    "pathlib.",
-    "glob.",
-    "shutil.",
-    "builtins.open",
-    "os.listdir",
-    "os.makedirs",
-    "os.mkdir",
-)
+_SHOWS = frozenset({"builtins.print", "warnings.warn", "pytest.skip", "pytest.fail", "pytest.xfail", "sys.exit"})
+_PATHS = ("os.path.", "pathlib.", "glob.", "shutil.", "builtins.open", "os.listdir", "os.makedirs", "os.mkdir")
 _NAME_LISTS = frozenset({"__all__", "__slots__", "__match_args__"})
 _SETTERS = frozenset({"setattr", "delattr"})
 
@@ -55,8 +42,7 @@ class PlainWords:
         """What the text at `node` is for where it goes right to a person, a path or a name; empty elsewhere."""
         module, inner, above = self._module, node, self._module.get_parent(node)
         while isinstance(above, ast.IfExp | ast.JoinedStr | ast.FormattedValue | ast.BinOp) or (
-            isinstance(above, ast.List | ast.Tuple)
-            and isinstance(module.get_parent(above), ast.Call | ast.keyword)
+            isinstance(above, ast.List | ast.Tuple) and isinstance(module.get_parent(above), ast.Call | ast.keyword)
         ):
             if isinstance(above, ast.IfExp) and above.test is inner:
                 break

@@ -21,9 +21,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """Findings for tables sorted by CUDA time, their attributes, and profilers that record CUDA."""
     for constant in module.iter_nodes(ast.Constant):
         if constant.value in _COLUMNS and not isinstance(module.get_parent(constant), ast.Expr):
-            yield _report(
-                module, constant, f"there is no column {constant.value} in the NPU profiler's tables"
-            )
+            yield _report(module, constant, f"there is no column {constant.value} in the NPU profiler's tables")
     for attribute in module.iter_nodes(ast.Attribute):
         if attribute.attr in _COLUMNS:
             yield _report(module, attribute, f"the NPU profiler's events have no {attribute.attr}")
@@ -46,10 +44,14 @@ def _recorded(module: Module, call: ast.Call, style: Style) -> Iterator[Finding]
         else:
             continue
         yield RULE.make_finding(
-            module, call, f"{keyword.arg} of autograd's profiler is use_device={device} on the NPU", [edit],
+            module,
+            call,
+            f"{keyword.arg} of autograd's profiler is use_device={device} on the NPU",
+            [edit],
             hint="torch_npu.profiler.profile shows more: kernels, cores and memory, for MindStudio Insight.",
-            safety=Safety.REVIEW, severity=Severity.INFO,
-        )  # fmt: skip
+            safety=Safety.REVIEW,
+            severity=Severity.INFO,
+        )
 
 
 def _report(module: Module, node: ast.expr, message: str) -> Finding:
@@ -68,18 +70,22 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n",
-         'import torch\nwith torch.autograd.profiler.profile(use_device="npu") as p:\n    pass\n'),
-        ("import torch\np = torch.autograd.profiler.profile(ok, use_cuda=args.gpu)\n",
-         'import torch\np = torch.autograd.profiler.profile(ok, use_device="npu" if args.gpu else None)\n'),
-        ("import torch\np = torch.autograd.profiler.profile(use_device='cuda')\n",
-         'import torch\np = torch.autograd.profiler.profile(use_device="npu")\n'),
+        (
+            "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as p:\n    pass\n",
+            'import torch\nwith torch.autograd.profiler.profile(use_device="npu") as p:\n    pass\n',
+        ),
+        (
+            "import torch\np = torch.autograd.profiler.profile(ok, use_cuda=args.gpu)\n",
+            'import torch\np = torch.autograd.profiler.profile(ok, use_device="npu" if args.gpu else None)\n',
+        ),
+        (
+            "import torch\np = torch.autograd.profiler.profile(use_device='cuda')\n",
+            'import torch\np = torch.autograd.profiler.profile(use_device="npu")\n',
+        ),
     ),
     reports=(
         "print(prof.key_averages().table(sort_by='cuda_time_total'))\n",
         "total = sum(e.self_cuda_time_total for e in prof.events())\n",
     ),
-    ignores=(
-        "import torch\np = torch.autograd.profiler.profile(use_cuda=False)\n",
-    ),
-)  # fmt: skip
+    ignores=("import torch\np = torch.autograd.profiler.profile(use_cuda=False)\n",),
+)

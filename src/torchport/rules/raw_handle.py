@@ -11,10 +11,7 @@ from torchport.source.module import Module
 from torchport.source.names import Binds
 
 _HANDLES = {"cuda_stream": "npu_stream", "cuda_event": "npu_event"}
-_MAKERS = {
-    "cuda_stream": ("current_stream", "default_stream", "Stream", "ExternalStream"),
-    "cuda_event": ("Event",),
-}
+_MAKERS = {"cuda_stream": ("current_stream", "default_stream", "Stream", "ExternalStream"), "cuda_event": ("Event",)}
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
@@ -23,10 +20,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if node.attr in _HANDLES and _is_torch(module, node.value, _MAKERS[node.attr]):
             new = _HANDLES[node.attr]
             yield RULE.make_finding(
-                module, node, f"the handle is {new} on the NPU, and CANN's: what takes it has to expect that",
+                module,
+                node,
+                f"the handle is {new} on the NPU, and CANN's: what takes it has to expect that",
                 [module.attribute_edit(node, new) if style is Style.NPU else None],
                 hint="CUDA's driver, CuPy and numba cannot use it.",
-            )  # fmt: skip
+            )
 
 
 def _is_torch(module: Module, node: ast.expr, makers: tuple[str, ...]) -> bool:
@@ -52,10 +51,14 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
-        ("import torch\nh = torch.cuda.current_stream().cuda_stream\n",
-         "import torch\nh = torch.npu.current_stream().npu_stream\n"),
-        ("import torch\ns = torch.cuda.Stream()\nlaunch(s.cuda_stream)\n",
-         "import torch\ns = torch.npu.Stream()\nlaunch(s.npu_stream)\n"),
+        (
+            "import torch\nh = torch.cuda.current_stream().cuda_stream\n",
+            "import torch\nh = torch.npu.current_stream().npu_stream\n",
+        ),
+        (
+            "import torch\ns = torch.cuda.Stream()\nlaunch(s.cuda_stream)\n",
+            "import torch\ns = torch.npu.Stream()\nlaunch(s.npu_stream)\n",
+        ),
     ),
     reports=(),
     ignores=(
@@ -63,4 +66,4 @@ RULE = Rule(
         "import cupy\ns = cupy.cuda.Stream()\ns.cuda_stream\n",
         "class A:\n    def f(self):\n        return self.cuda_stream\n",
     ),
-)  # fmt: skip
+)

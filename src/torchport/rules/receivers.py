@@ -109,9 +109,7 @@ class Receivers:
         if isinstance(node, ast.Call):
             return self._owner_of_call(node)
         name = self._module.resolve_name(node)
-        if (
-            name is not None
-        ):  # a module, a class or another file's variable: `numba.cuda(...)`, `net.model.cuda()`
+        if name is not None:  # a module, a class or another file's variable: `numba.cuda(...)`, `net.model.cuda()`
             return Owner.TORCH if name in ("torch.Tensor", "torch.nn.Module") else self._owner_of_value(name)
         if isinstance(node, ast.Name):
             return self._owner_of_name(node)
@@ -125,9 +123,7 @@ class Receivers:
 
     def _owner_of_call(self, node: ast.Call) -> Owner:
         if isinstance(node.func, ast.Name) and node.func.id == "super":
-            around = [
-                above for above in self._module.names.iter_ancestors(node) if isinstance(above, ast.ClassDef)
-            ]
+            around = [above for above in self._module.names.iter_ancestors(node) if isinstance(above, ast.ClassDef)]
             return self._owner_of_class(around[0], itself=False) if around else Owner.UNKNOWN
         name = self._module.resolve_name(node.func)
         if name in _HANDED_ON and node.args:
@@ -277,9 +273,7 @@ class Receivers:
                 return False
             case ast.Call(func=function):
                 return not (self._module.resolve_name(function) or "").startswith(("torch.", "builtins."))
-            case (
-                ast.Constant() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.IfExp() | ast.Subscript()
-            ):
+            case ast.Constant() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.IfExp() | ast.Subscript():
                 return False
             case _:
                 return True
@@ -298,6 +292,5 @@ def _of_library(root: str) -> Owner | None:
 def _answers_all(node: ast.ClassDef) -> bool:
     """Whether the class answers to names that it does not have: for an object inside it, as a rule."""
     return any(
-        isinstance(part, ast.FunctionDef) and part.name in ("__getattr__", "__getattribute__")
-        for part in node.body
+        isinstance(part, ast.FunctionDef) and part.name in ("__getattr__", "__getattribute__") for part in node.body
     )

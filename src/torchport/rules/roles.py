@@ -15,9 +15,7 @@ from torchport.source.links import find_links
 from torchport.source.module import Module
 
 # Libraries whose `device=` is not torch's.
-_OTHER_DEVICES = frozenset(
-    {"cupy", "numba", "tensorflow", "jax", "onnxruntime", "paddle", "mxnet", "warp", "pycuda"}
-)
+_OTHER_DEVICES = frozenset({"cupy", "numba", "tensorflow", "jax", "onnxruntime", "paddle", "mxnet", "warp", "pycuda"})
 
 
 DEVICES = frozenset({"cpu", "mps", "xpu", "hpu", "mlu", "musa", "mtia"})
@@ -142,9 +140,7 @@ class Roles:
             for argument, default in zip(reversed(arguments), reversed(function.args.defaults), strict=False):
                 if self._tells(argument.arg):
                     yield default, Proof.NAMED
-            for argument, keyword_default in zip(
-                function.args.kwonlyargs, function.args.kw_defaults, strict=True
-            ):
+            for argument, keyword_default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
                 if keyword_default is not None and self._tells(argument.arg):
                     yield keyword_default, Proof.NAMED
 
@@ -185,11 +181,7 @@ class Roles:
                 yield keyword.value, Proof.PROVEN if ours else Proof.NAMED
             elif keyword.arg is not None and self._tells(keyword.arg) and self._is_open(call.func):
                 yield keyword.value, Proof.NAMED  # HParams(dist_backend="nccl")
-            elif (
-                keyword.arg == "default"
-                and isinstance(call.func, ast.Attribute)
-                and call.func.attr == "add_argument"
-            ):
+            elif keyword.arg == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 yield from self._option(call)
 
     def _option(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:

@@ -19,9 +19,17 @@ from torchport.source.kinds import Kind
 from torchport.source.module import Module
 
 _SHELLS = frozenset(
-    {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput",
-     "asyncio.create_subprocess_shell", "asyncio.subprocess.create_subprocess_shell", "pty.spawn"}
-)  # fmt: skip
+    {
+        "os.system",
+        "os.popen",
+        "subprocess.getoutput",
+        "subprocess.getstatusoutput",
+        "commands.getoutput",
+        "asyncio.create_subprocess_shell",
+        "asyncio.subprocess.create_subprocess_shell",
+        "pty.spawn",
+    }
+)
 _PROGRAM_STARTS = "subprocess."
 _SETS = re.compile(r"(?<![\w$-])([A-Z][A-Z0-9_]*)=(?!=)")
 _START = re.compile(r"\s*(?:(?:export|env|set)\s+)?(?:[A-Z][A-Z0-9_]*=\S*\s*)+")
@@ -48,11 +56,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             and not plain.explain_text(constant)
         ):
             yield RULE.make_finding(
-                module, above if isinstance(above, ast.JoinedStr) else constant,
+                module,
+                above if isinstance(above, ast.JoinedStr) else constant,
                 "this text sets a variable of CUDA, perhaps for a program that is started with it",
                 hint="If it is a command line, write the NPU's variable: ASCEND_RT_VISIBLE_DEVICES=0.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
 
 
 def _lines(module: Module) -> Iterator[ast.expr]:
@@ -113,17 +123,19 @@ def _in_shell(module: Module, literal: Literal, style: Style) -> Iterator[Findin
             lines = plain.encode(encoding).split(b"\n")
             before = sum(len(line) + 1 for line in lines[: where.line - 1])
             first = before + len(lines[where.line - 1].decode(encoding)[: where.column - 1].encode(encoding))
-            last = before + len(
-                lines[where.line - 1].decode(encoding)[: where.end_column - 1].encode(encoding)
-            )
+            last = before + len(lines[where.line - 1].decode(encoding)[: where.end_column - 1].encode(encoding))
             open_ = _over(one.fix, holes, text, encoding)
             fix = [] if rule.code == _TOOLS or open_ else list(one.fix)
             message = "this is CUDA's, with a part that is known when it runs" if open_ else one.message
             finding = RULE.make_finding(
-                module, literal, message, shift_edits(fix, start), hint=one.hint,
+                module,
+                literal,
+                message,
+                shift_edits(fix, start),
+                hint=one.hint,
                 severity=one.severity if fix or one.severity is not Severity.INFO or not one.fix else Severity.WARNING,
                 safety=one.safety if fix else Safety.REPORT,
-            )  # fmt: skip
+            )
             yield place_finding(module, finding, start + first, start + max(last, first))
 
 
@@ -158,18 +170,28 @@ RULE = Rule(
     words=(*CUDA, b"cublas"),
     check=check_module,
     rewrites=(
-        ("import os\nos.system('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
-         "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=0 python w.py')\n"),
-        ("import subprocess\nline = f'CUDA_VISIBLE_DEVICES={i} python w.py --device cuda'\n"
-         "subprocess.run(line, shell=True)\n",
-         "import subprocess\nline = f'ASCEND_RT_VISIBLE_DEVICES={i} python w.py --device npu'\n"
-         "subprocess.run(line, shell=True)\n"),
-        ("import subprocess\nsubprocess.Popen(['bash', '-c', 'export CUDA_LAUNCH_BLOCKING=1; ./w'])\n",
-         "import subprocess\nsubprocess.Popen(['bash', '-c', 'export ASCEND_LAUNCH_BLOCKING=1; ./w'])\n"),
-        ("import os\nos.system('CUDA_VISIBLE_DEVICES=%d python w.py' % i)\n",
-         "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=%d python w.py' % i)\n"),
-        ("import subprocess\nsubprocess.run(['python', 'w.py', '--device=cuda', '--name=cuda'])\n",
-         "import subprocess\nsubprocess.run(['python', 'w.py', '--device=npu', '--name=cuda'])\n"),
+        (
+            "import os\nos.system('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
+            "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=0 python w.py')\n",
+        ),
+        (
+            "import subprocess\nline = f'CUDA_VISIBLE_DEVICES={i} python w.py --device cuda'\n"
+            "subprocess.run(line, shell=True)\n",
+            "import subprocess\nline = f'ASCEND_RT_VISIBLE_DEVICES={i} python w.py --device npu'\n"
+            "subprocess.run(line, shell=True)\n",
+        ),
+        (
+            "import subprocess\nsubprocess.Popen(['bash', '-c', 'export CUDA_LAUNCH_BLOCKING=1; ./w'])\n",
+            "import subprocess\nsubprocess.Popen(['bash', '-c', 'export ASCEND_LAUNCH_BLOCKING=1; ./w'])\n",
+        ),
+        (
+            "import os\nos.system('CUDA_VISIBLE_DEVICES=%d python w.py' % i)\n",
+            "import os\nos.system('ASCEND_RT_VISIBLE_DEVICES=%d python w.py' % i)\n",
+        ),
+        (
+            "import subprocess\nsubprocess.run(['python', 'w.py', '--device=cuda', '--name=cuda'])\n",
+            "import subprocess\nsubprocess.run(['python', 'w.py', '--device=npu', '--name=cuda'])\n",
+        ),
     ),
     reports=(
         "import os\nos.system('cd csrc && nvcc -c k.cu')\n",
@@ -177,8 +199,5 @@ RULE = Rule(
         "line = 'CUDA_VISIBLE_DEVICES=0 python w.py'\nsend(line)\n",
         "import os\nos.system(f'python w.py --device=cuda:{i}')\n",
     ),
-    ignores=(
-        "print('CUDA_VISIBLE_DEVICES=0 python w.py')\n",
-        "'''CUDA_VISIBLE_DEVICES=0 python w.py'''\n",
-    ),
-)  # fmt: skip
+    ignores=("print('CUDA_VISIBLE_DEVICES=0 python w.py')\n", "'''CUDA_VISIBLE_DEVICES=0 python w.py'''\n"),
+)

@@ -13,9 +13,7 @@ from torchport.source.module import Module
 _TYPE = re.compile(r"torch\.cuda\.(\w+)Tensor")
 _PREFIX = re.compile(r"torch\.cuda\.?")
 _LOOKING = frozenset({"startswith", "find", "index", "count", "removeprefix", "replace", "partition"})
-_DTYPES = {
-    "Float": "", "Half": "torch.float16", "BFloat16": "torch.bfloat16", "Double": "torch.float64",
-}  # fmt: skip
+_DTYPES = {"Float": "", "Half": "torch.float16", "BFloat16": "torch.bfloat16", "Double": "torch.float64"}
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
@@ -23,10 +21,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     if style is not Style.NPU:
         return
     for call in module.iter_nodes(ast.Call):
-        if module.resolve_name(call.func) in (
-            "torch.set_default_tensor_type",
-            "torch.tensor.set_default_tensor_type",
-        ):
+        if module.resolve_name(call.func) in ("torch.set_default_tensor_type", "torch.tensor.set_default_tensor_type"):
             yield from _default_type(module, call)
     for constant in module.iter_nodes(ast.Constant):
         text = constant.value
@@ -109,10 +104,14 @@ def _default_type(module: Module, call: ast.Call) -> Iterator[Finding]:
             text += f"; {torch}.set_default_dtype({dtype.replace('torch', torch, 1)})"
         edits = [Edit(start, end, text.encode(module.text.encoding))]
     yield RULE.make_finding(
-        module, call, f"set_default_tensor_type refuses {name}: the default device and dtype are set instead", edits,
+        module,
+        call,
+        f"set_default_tensor_type refuses {name}: the default device and dtype are set instead",
+        edits,
         hint="New tensors are then on the NPU, those of DataLoader workers too: check where that is not wanted.",
-        safety=Safety.REVIEW, severity=Severity.WARNING,
-    )  # fmt: skip
+        safety=Safety.REVIEW,
+        severity=Severity.WARNING,
+    )
 
 
 RULE = Rule(
@@ -128,13 +127,19 @@ RULE = Rule(
     rewrites=(
         ("x = x.type('torch.cuda.FloatTensor')\n", "x = x.type('torch.npu.FloatTensor')\n"),
         ("if 'cuda' in x.type():\n    pass\n", "if 'npu' in x.type():\n    pass\n"),
-        ("if x.type().startswith('torch.cuda') or 'torch.cuda.' in y.type():\n    pass\n",
-         "if x.type().startswith('torch.npu') or 'torch.npu.' in y.type():\n    pass\n"),
+        (
+            "if x.type().startswith('torch.cuda') or 'torch.cuda.' in y.type():\n    pass\n",
+            "if x.type().startswith('torch.npu') or 'torch.npu.' in y.type():\n    pass\n",
+        ),
         ("if x.type() == 'torch.cuda.HalfTensor':\n    pass\n", "if x.type() == 'torch.npu.HalfTensor':\n    pass\n"),
-        ("import torch\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
-         "import torch\ntorch.set_default_device(\"npu\")\n"),
-        ("import torch\ntorch.set_default_tensor_type(torch.cuda.HalfTensor)\n",
-         "import torch\ntorch.set_default_device(\"npu\"); torch.set_default_dtype(torch.float16)\n"),
+        (
+            "import torch\ntorch.set_default_tensor_type('torch.cuda.FloatTensor')\n",
+            'import torch\ntorch.set_default_device("npu")\n',
+        ),
+        (
+            "import torch\ntorch.set_default_tensor_type(torch.cuda.HalfTensor)\n",
+            'import torch\ntorch.set_default_device("npu"); torch.set_default_dtype(torch.float16)\n',
+        ),
     ),
     reports=(),
     ignores=(
@@ -145,4 +150,4 @@ RULE = Rule(
         "x = text.startswith('torch.cudart')\n",
         "if 'cuda' in x.type(dtype):\n    pass\n",
     ),
-)  # fmt: skip
+)

@@ -45,9 +45,13 @@ def _imported(module: Module, call: ast.Call, function: ast.Name) -> Iterator[Fi
     edits, refused = argument_edits(module, call, found[0])
     if refused:
         yield RULE.make_finding(
-            module, call, f"{name} is {found[0].npu} on the NPU, but {refused}", safety=Safety.REPORT,
-            severity=Severity.WARNING, hint="Write the call as the NPU's function takes it.",
-        )  # fmt: skip
+            module,
+            call,
+            f"{name} is {found[0].npu} on the NPU, but {refused}",
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+            hint="Write the call as the NPU's function takes it.",
+        )
     elif edits:
         yield RULE.make_finding(module, call, f"{found[0].npu} has other names for its arguments", edits)
 
@@ -86,9 +90,13 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         return None
     if row.status is Status.MISSING:
         return RULE.make_finding(
-            module, node, f"{row.name} does not exist on the NPU", hint=_sentence(row.note),
-            safety=Safety.REPORT, severity=Severity.ERROR,
-        )  # fmt: skip
+            module,
+            node,
+            f"{row.name} does not exist on the NPU",
+            hint=_sentence(row.note),
+            safety=Safety.REPORT,
+            severity=Severity.ERROR,
+        )
     if row.status is Status.KEEP:
         return RULE.make_finding(
             module, node, f"{row.name} is kept: {row.note}", safety=Safety.REPORT, severity=Severity.INFO
@@ -98,12 +106,7 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         if row.status is not Status.REVIEW or style is not Style.NPU:
             return None
         return RULE.make_finding(
-            module,
-            node,
-            f"{name}: {row.note}",
-            hint="Check this use.",
-            safety=Safety.REPORT,
-            severity=Severity.WARNING,
+            module, node, f"{name}: {row.note}", hint="Check this use.", safety=Safety.REPORT, severity=Severity.WARNING
         )
     edits = chain_edits(module, node, name, target, style)
     refused = ""
@@ -113,9 +116,13 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         edits += more
     if refused:
         return RULE.make_finding(
-            module, node, f"{name} is {target} on the NPU, but {refused}", safety=Safety.REPORT,
-            severity=Severity.WARNING, hint="Write the call as the NPU's function takes it.",
-        )  # fmt: skip
+            module,
+            node,
+            f"{name} is {target} on the NPU, but {refused}",
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+            hint="Write the call as the NPU's function takes it.",
+        )
     if not edits:
         return None
     review = row.status is Status.REVIEW
@@ -152,9 +159,7 @@ def convert_name(name: str, style: Style) -> str:
     return target_of(found[0], style) + (f".{found[1]}" if found[1] else "")
 
 
-def chain_edits(
-    module: Module, node: ast.Attribute, name: str, target: str, style: Style
-) -> list[Edit | None]:
+def chain_edits(module: Module, node: ast.Attribute, name: str, target: str, style: Style) -> list[Edit | None]:
     """Edits that make the chain `node`, which means `name`, mean `target`; None among them where that is impossible.
 
     What the chain starts with is converted where it is bound (an import, an assignment), so only the words after it
@@ -217,9 +222,7 @@ def _indirect(
         return
     if new == word.value:  # getattr(torch.cuda, "Stream"): the name before it is converted where it stands
         return
-    yield RULE.make_finding(
-        module, node, f"{name} is {target} on the NPU", [module.string_edit(word, word.value, new)]
-    )
+    yield RULE.make_finding(module, node, f"{name} is {target} on the NPU", [module.string_edit(word, word.value, new)])
 
 
 def _sentence(text: str) -> str:
@@ -239,27 +242,45 @@ RULE = Rule(
         ("import torch\nok = torch.cuda.is_available()\n", "import torch\nok = torch.npu.is_available()\n"),
         ("import torch\nt = torch.cuda\nt.synchronize()\n", "import torch\nt = torch.npu\nt.synchronize()\n"),
         ("import torch\ng = torch.cuda.CUDAGraph()\n", "import torch\ng = torch.npu.NPUGraph()\n"),
-        ("import torch\nwith torch.cuda.amp.autocast():\n    pass\n",
-         "import torch\nwith torch.npu.amp.autocast():\n    pass\n"),
+        (
+            "import torch\nwith torch.cuda.amp.autocast():\n    pass\n",
+            "import torch\nwith torch.npu.amp.autocast():\n    pass\n",
+        ),
         ("import torch\nf = getattr(torch, 'cuda').Stream\n", "import torch\nf = getattr(torch, 'npu').Stream\n"),
-        ("import torch\nif hasattr(torch, 'cuda') and hasattr(torch.cuda, 'amp'):\n    pass\n",
-         "import torch\nif hasattr(torch, 'npu') and hasattr(torch.npu, 'amp'):\n    pass\n"),
+        (
+            "import torch\nif hasattr(torch, 'cuda') and hasattr(torch.cuda, 'amp'):\n    pass\n",
+            "import torch\nif hasattr(torch, 'npu') and hasattr(torch.npu, 'amp'):\n    pass\n",
+        ),
         ("import torch\nd = torch.__dict__['cuda']\n", "import torch\nd = torch.__dict__['npu']\n"),
-        ("import importlib\nm = importlib.import_module('torch.cuda.amp')\n",
-         "import importlib\nm = importlib.import_module('torch_npu.npu.amp')\n"),
-        ("import torch\ntry:\n    pass\nexcept torch.cuda.OutOfMemoryError:\n    pass\n",
-         "import torch\ntry:\n    pass\nexcept torch.OutOfMemoryError:\n    pass\n"),
-        ("import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
-         "import torch\ntorch.npu.matmul.allow_hf32 = True\n"),
+        (
+            "import importlib\nm = importlib.import_module('torch.cuda.amp')\n",
+            "import importlib\nm = importlib.import_module('torch_npu.npu.amp')\n",
+        ),
+        (
+            "import torch\ntry:\n    pass\nexcept torch.cuda.OutOfMemoryError:\n    pass\n",
+            "import torch\ntry:\n    pass\nexcept torch.OutOfMemoryError:\n    pass\n",
+        ),
+        (
+            "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
+            "import torch\ntorch.npu.matmul.allow_hf32 = True\n",
+        ),
         ("import torch\ntorch.cuda.nvtx.range_push('x')\n", "import torch\ntorch.npu.mstx.range_push('x')\n"),
-        ("import torch\nn = torch.cuda.get_device_name(device = 0)\n",
-         "import torch\nn = torch.npu.get_device_name(device_name = 0)\n"),
-        ("from torch.cuda import StreamContext as C\nwith C(stream=s):\n    pass\n",
-         "from torch_npu.npu import StreamContext as C\nwith C(stream_ctx=s):\n    pass\n"),
-        ("import torch\nwith torch.cuda.nvtx.range('e {} {n}', 3, n=4):\n    pass\n",
-         "import torch\nwith torch.npu.mstx.annotate('e {} {n}'.format(3, n=4)):\n    pass\n"),
-        ("import torch\nprint(f'{torch.cuda.memory_allocated() / 2**20:.1f} MiB')\n",
-         "import torch\nprint(f'{torch.npu.memory_allocated() / 2**20:.1f} MiB')\n"),
+        (
+            "import torch\nn = torch.cuda.get_device_name(device = 0)\n",
+            "import torch\nn = torch.npu.get_device_name(device_name = 0)\n",
+        ),
+        (
+            "from torch.cuda import StreamContext as C\nwith C(stream=s):\n    pass\n",
+            "from torch_npu.npu import StreamContext as C\nwith C(stream_ctx=s):\n    pass\n",
+        ),
+        (
+            "import torch\nwith torch.cuda.nvtx.range('e {} {n}', 3, n=4):\n    pass\n",
+            "import torch\nwith torch.npu.mstx.annotate('e {} {n}'.format(3, n=4)):\n    pass\n",
+        ),
+        (
+            "import torch\nprint(f'{torch.cuda.memory_allocated() / 2**20:.1f} MiB')\n",
+            "import torch\nprint(f'{torch.npu.memory_allocated() / 2**20:.1f} MiB')\n",
+        ),
     ),
     reports=(
         "import torch\ng = torch.cuda.CUDAGraph(keep_graph=True)\n",
@@ -282,4 +303,4 @@ RULE = Rule(
         "import functools, torch\nclass M(torch.nn.Module):\n    @functools.wraps(torch.nn.Module.cuda)\n"
         "    def cuda(self):\n        pass\n",
     ),
-)  # fmt: skip
+)

@@ -41,9 +41,7 @@ def _check_import(module: Module, node: ast.Import, style: Style) -> Iterator[Fi
             end = start + len(alias.name)
             # Without `as` the statement binds torch, through which torch.npu is found once torch_npu is imported.
             new = to_importable_path(row.npu) if alias.asname else _with_torch(module, node)
-            edits.append(
-                Edit(start, end, new.encode()) if module.text.decode_range(start, end) == alias.name else None
-            )
+            edits.append(Edit(start, end, new.encode()) if module.text.decode_range(start, end) == alias.name else None)
     if edits:
         yield RULE.make_finding(module, node, "the module is torch.npu on the NPU", edits)
 
@@ -52,8 +50,7 @@ def _with_torch(module: Module, node: ast.Import) -> str:
     """What to import so that the scope has the name torch, and torch an NPU."""
     bindings = module.names.scope_of(node).bindings.get("torch", [])
     plain = any(
-        isinstance(one.node, ast.Import) and any(alias.name == "torch" for alias in one.node.names)
-        for one in bindings
+        isinstance(one.node, ast.Import) and any(alias.name == "torch" for alias in one.node.names) for one in bindings
     )
     return "torch_npu" if plain else "torch, torch_npu"
 
@@ -89,26 +86,25 @@ def _check_from(module: Module, node: ast.ImportFrom, style: Style) -> Iterator[
     if targets:
         edits = _from_edits(module, node, targets, without=set(spelled) if uses is not None else set())
         seen = bool(spelled) and uses is not None and module.project.is_imported(module.text.path)
-        safety = (
-            Safety.REVIEW if seen else None
-        )  # another file may import from this one what is written out now
+        safety = Safety.REVIEW if seen else None  # another file may import from this one what is written out now
         yield RULE.make_finding(module, node, _summary(source, targets), [*edits, *(uses or [])], safety=safety)
     elif uses is not None and len(spelled) == len(node.names):
         names = ", ".join(alias.name for alias in spelled)
         elsewhere = module.project.is_imported(module.text.path)
         yield RULE.make_finding(
-            module, node, f"{names} of {node.module} are asked of the accelerator's module where they are used",
-            [*uses, _without(module, node)], safety=Safety.REVIEW if elsewhere else Safety.SAFE,
+            module,
+            node,
+            f"{names} of {node.module} are asked of the accelerator's module where they are used",
+            [*uses, _without(module, node)],
+            safety=Safety.REVIEW if elsewhere else Safety.SAFE,
             hint=f"Check that no other file imports {names} from this one." if elsewhere else "",
-        )  # fmt: skip
+        )
     if uses is None or not (targets or len(spelled) == len(node.names)):
         for alias in spelled:
             yield _stays(module, node, f"{node.module}.{alias.name}")
 
 
-def _spelled_uses(
-    module: Module, node: ast.ImportFrom, spelled: dict[ast.alias, str]
-) -> list[Edit | None] | None:
+def _spelled_uses(module: Module, node: ast.ImportFrom, spelled: dict[ast.alias, str]) -> list[Edit | None] | None:
     """Edits that write out names that no import brings on any device, where they are used; None where that fails."""
     edits: list[Edit | None] = []
     for alias, target in spelled.items():
@@ -123,10 +119,7 @@ def _without(module: Module, node: ast.ImportFrom) -> Edit:
     """The file without the statement: without its lines, where these and the block have others."""
     start, end = module.text.span(node)
     place = module.text.to_location(start, end)
-    line, rest = (
-        module.text.lines[place.line - 1],
-        module.text.lines[place.end_line - 1][place.end_column - 1 :],
-    )
+    line, rest = (module.text.lines[place.line - 1], module.text.lines[place.end_line - 1][place.end_column - 1 :])
     if line[: place.column - 1].strip() or rest.strip() or len(getattr(module.get_parent(node), "body", ())) < 2:
         return Edit(start, end, b"pass")
     _, first = module.text.line_at(start)
@@ -144,10 +137,14 @@ def _check_star(module: Module, node: ast.ImportFrom, source: str, style: Style)
         yield _report(module, node, source, found[0] if found is not None and not found[1] else None)
     else:
         yield RULE.make_finding(
-            module, node, f"what `import *` brings is not the same in {target}",
-            [module_edit(module, node, to_importable_path(target))], hint="Name what the file uses.",
-            safety=Safety.REVIEW, severity=Severity.WARNING,
-        )  # fmt: skip
+            module,
+            node,
+            f"what `import *` brings is not the same in {target}",
+            [module_edit(module, node, to_importable_path(target))],
+            hint="Name what the file uses.",
+            safety=Safety.REVIEW,
+            severity=Severity.WARNING,
+        )
 
 
 def _summary(source: str, targets: dict[ast.alias, tuple[str, str]]) -> str:
@@ -156,10 +153,7 @@ def _summary(source: str, targets: dict[ast.alias, tuple[str, str]]) -> str:
 
 
 def _from_edits(
-    module: Module,
-    node: ast.ImportFrom,
-    targets: dict[ast.alias, tuple[str, str]],
-    without: set[ast.alias],
+    module: Module, node: ast.ImportFrom, targets: dict[ast.alias, tuple[str, str]], without: set[ast.alias]
 ) -> list[Edit | None]:
     """Edits that import `targets` from where they are, and no longer the names in `without`."""
     paths = {path for path, _ in targets.values()}
@@ -271,14 +265,20 @@ RULE = Rule(
         ("import torch\nimport torch.cuda, os\n", "import torch\nimport torch_npu, os\n"),
         ("import torch.cuda\ntorch.cuda.init()\n", "import torch, torch_npu\ntorch.npu.init()\n"),
         ("import torch.cuda.amp as amp\n", "import torch_npu.npu.amp as amp\n"),
-        ("from torch.cuda import is_available, Event\nis_available()\n",
-         "from torch_npu.npu import is_available, Event\nis_available()\n"),
+        (
+            "from torch.cuda import is_available, Event\nis_available()\n",
+            "from torch_npu.npu import is_available, Event\nis_available()\n",
+        ),
         ("from torch.cuda.amp import autocast, GradScaler\n", "from torch_npu.npu.amp import autocast, GradScaler\n"),
-        ("from torch.cuda import *\nfrom torch.cuda.amp import *\n",
-         "from torch_npu.npu import *\nfrom torch_npu.npu.amp import *\n"),
+        (
+            "from torch.cuda import *\nfrom torch.cuda.amp import *\n",
+            "from torch_npu.npu import *\nfrom torch_npu.npu.amp import *\n",
+        ),
         ("from torch.cuda import CUDAGraph as G\n", "from torch_npu.npu import NPUGraph as G\n"),
-        ("from torch.cuda import nvtx\nnvtx.range_push('a')\n",
-         "from torch_npu.npu import mstx\nmstx.range_push('a')\n"),
+        (
+            "from torch.cuda import nvtx\nnvtx.range_push('a')\n",
+            "from torch_npu.npu import mstx\nmstx.range_push('a')\n",
+        ),
     ),
     reports=(
         "import torch.cuda.nccl as nccl\n",
@@ -296,4 +296,4 @@ RULE = Rule(
         "import numba.cuda as cuda\n",
         "import torch_npu\nfrom torch import npu\n",
     ),
-)  # fmt: skip
+)

@@ -175,9 +175,7 @@ def _is_needed(module: Module) -> bool:
         return True
     if module.text.path not in module.project.targets and _is_run(module):
         return True
-    return not module.project.is_imported(module.text.path) and (
-        _is_test(module) or _asks_while_imported(module)
-    )
+    return not module.project.is_imported(module.text.path) and (_is_test(module) or _asks_while_imported(module))
 
 
 def _brings_npu(module: Module, style: Style) -> bool:
@@ -253,9 +251,7 @@ def _is_cuda(module: Module, node: ast.Attribute) -> bool:
 
 
 def _is_outside(scope: Scope | None) -> bool:
-    while scope is not None and not isinstance(
-        scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    ):
+    while scope is not None and not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         scope = scope.parent
     return scope is None
 
@@ -298,9 +294,7 @@ def _after_header(module: Module) -> int:
     """The offset after the docstring and the `from __future__` imports; torch is imported further inside only."""
     offset = 0
     for index, statement in enumerate(module.tree.body):
-        docstring = (
-            index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        )
+        docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         if not docstring and not future:
             return module.text.position_to_offset(_first_line(statement), 0)
@@ -328,24 +322,36 @@ RULE = Rule(
     check=check_module,
     rewrites=(
         ("import torch\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
-        ("'''Doc.'''\nfrom __future__ import annotations\nimport torch\nx.cuda()\n",
-         "'''Doc.'''\nfrom __future__ import annotations\nimport torch\nimport torch_npu\nx.npu()\n"),
+        (
+            "'''Doc.'''\nfrom __future__ import annotations\nimport torch\nx.cuda()\n",
+            "'''Doc.'''\nfrom __future__ import annotations\nimport torch\nimport torch_npu\nx.npu()\n",
+        ),
         ("from torch import cuda\n", "import torch_npu\nfrom torch import npu\n"),
         ("from torch.cuda import Event\n", "from torch_npu.npu import Event\n"),
-        ("'Doc.'\ndef f():\n    import torch\n    return torch.cuda.Event()\n",
-         "'Doc.'\nimport torch_npu\ndef f():\n    import torch\n    return torch.npu.Event()\n"),
-        ("try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nx.cuda()\n",
-         "try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nimport torch_npu\nx.npu()\n"),
+        (
+            "'Doc.'\ndef f():\n    import torch\n    return torch.cuda.Event()\n",
+            "'Doc.'\nimport torch_npu\ndef f():\n    import torch\n    return torch.npu.Event()\n",
+        ),
+        (
+            "try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nx.cuda()\n",
+            "try:\n    import torchvision\nexcept ImportError:\n    pass\nimport torch\nimport torch_npu\nx.npu()\n",
+        ),
         ("import os; import torch; x.cuda()\ny = 1", "import os; import torch; import torch_npu; x.npu()\ny = 1"),
-        ("import torch\nfrom torch.cuda.amp import autocast\nfrom torch.profiler import ProfilerActivity as A\n"
-         "import torch.profiler as p\np.profile(activities=[A.CUDA])\n",
-         "import torch\nimport torch_npu\nfrom torch_npu.npu.amp import autocast\n"
-         "from torch_npu.profiler import ProfilerActivity as A\n"
-         "import torch.profiler as p\ntorch_npu.profiler.profile(activities=[A.NPU])\n"),
-        ("import os\nimport timm\nnet = timm.create_model('x').cuda()\n",
-         "import torch_npu\nimport os\nimport timm\nnet = timm.create_model('x').npu()\n"),
-        ("from encoders import Encoder\nencode = Encoder('x', device='cuda')\n",
-         "import torch_npu\nfrom encoders import Encoder\nencode = Encoder('x', device='npu')\n"),
+        (
+            "import torch\nfrom torch.cuda.amp import autocast\nfrom torch.profiler import ProfilerActivity as A\n"
+            "import torch.profiler as p\np.profile(activities=[A.CUDA])\n",
+            "import torch\nimport torch_npu\nfrom torch_npu.npu.amp import autocast\n"
+            "from torch_npu.profiler import ProfilerActivity as A\n"
+            "import torch.profiler as p\ntorch_npu.profiler.profile(activities=[A.NPU])\n",
+        ),
+        (
+            "import os\nimport timm\nnet = timm.create_model('x').cuda()\n",
+            "import torch_npu\nimport os\nimport timm\nnet = timm.create_model('x').npu()\n",
+        ),
+        (
+            "from encoders import Encoder\nencode = Encoder('x', device='cuda')\n",
+            "import torch_npu\nfrom encoders import Encoder\nencode = Encoder('x', device='npu')\n",
+        ),
         ("import torch\nimport torch_npu\nx.cuda()\n", "import torch\nimport torch_npu\nx.npu()\n"),
     ),
     reports=(),
@@ -364,4 +370,4 @@ RULE = Rule(
     ),
     after=re.compile(rb"npu|NPU|hccl|HCCL"),
     alone=_starts_library,
-)  # fmt: skip
+)

@@ -65,9 +65,7 @@ def _uses(module: Module) -> Iterator[tuple[ast.Attribute | ast.ImportFrom, str]
             yield from ((node, f"{node.module}.{alias.name}") for alias in node.names if alias.name != "*")
 
 
-def _on_cpu(
-    module: Module, node: ast.Attribute | ast.ImportFrom, name: str, operators: tuple[str, ...]
-) -> Finding:
+def _on_cpu(module: Module, node: ast.Attribute | ast.ImportFrom, name: str, operators: tuple[str, ...]) -> Finding:
     which = f" (aten::{', aten::'.join(operators)})" if operators else ""
     return ON_CPU.make_finding(
         module,

@@ -44,9 +44,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for mention in find_mentions(module):
         if not mention.proof:
             yield RULE.make_finding(
-                module, mention.node, mention.message, severity=mention.severity,
+                module,
+                mention.node,
+                mention.message,
+                severity=mention.severity,
                 hint="If it is torch's or a library's, find what it is on the NPU; if it is a word, leave it.",
-            )  # fmt: skip
+            )
 
 
 def find_mentions(module: Module) -> Iterator[Mention]:
@@ -154,12 +157,7 @@ class _Seen:
             return Mention(node, name, f"what is used of {name} is spoken of where it is used")
         own = project.outside is not None and project.outside.is_projects(self._module.text.path, source)
         last = name.rpartition(".")[2]
-        if (
-            own
-            or source.startswith(".")
-            or project.has_package(root)
-            or (root != "torch" and last in self._defined)
-        ):
+        if own or source.startswith(".") or project.has_package(root) or (root != "torch" and last in self._defined):
             return Mention(node, name, "imported from the project itself")
         return Mention(node, name, message=f"nothing is known about {name} on the NPU")
 
@@ -184,9 +182,7 @@ class _Seen:
         elif _PATH.fullmatch(text) or "://" in text:
             yield Mention(around, text, "a path")
         else:
-            message = (
-                f"the text {text[:60]!r} says CUDA, and nothing shows that it reaches a device or a backend"
-            )
+            message = f"the text {text[:60]!r} says CUDA, and nothing shows that it reaches a device or a backend"
             yield Mention(around, text, message=message, severity=Severity.INFO)
 
 
@@ -222,4 +218,4 @@ RULE = Rule(
         "def use_cuda():\n    return False\nif use_cuda():\n    pass\n",
         "p.add_argument('--cuda', action='store_true')\nif p.parse_args().cuda:\n    pass\n",
     ),
-)  # fmt: skip
+)

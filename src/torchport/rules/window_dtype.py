@@ -18,30 +18,29 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for call in module.iter_nodes(ast.Call):
         name = module.resolve_name(call.func)
         given = {keyword.arg for keyword in call.keywords}
-        if (
-            (name not in WINDOWS and name != KAISER)
-            or None in given
-            or "device" not in given
-            or "out" in given
-        ):
+        if (name not in WINDOWS and name != KAISER) or None in given or "device" not in given or "out" in given:
             continue
         if name == KAISER:
             yield RULE.make_finding(
-                module, call, "torch_npu has no kernel of torch.kaiser_window",
+                module,
+                call,
+                "torch_npu has no kernel of torch.kaiser_window",
                 hint="Make it on the CPU and move it: torch.kaiser_window(n).to(device).",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
         elif "dtype" not in given:
             last = max(
-                (*call.args, *(keyword.value for keyword in call.keywords)),
-                key=lambda one: module.text.span(one),
+                (*call.args, *(keyword.value for keyword in call.keywords)), key=lambda one: module.text.span(one)
             )
             _, end = module.text.span(last)
             yield RULE.make_finding(
-                module, call, f"{name} without a dtype fails on the NPU",
+                module,
+                call,
+                f"{name} without a dtype fails on the NPU",
                 [Edit(end, end, b", dtype=torch.get_default_dtype()")] if _names_torch(module) else (),
                 hint="Give it the dtype that it has on CUDA: dtype=torch.get_default_dtype().",
-            )  # fmt: skip
+            )
 
 
 def _names_torch(module: Module) -> bool:

@@ -38,9 +38,7 @@ class Classes:
         """The attribute that `parser.add_argument("--device")` makes; empty for another call."""
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "add_argument":
             return ""
-        words = [
-            one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)
-        ]
+        words = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         for keyword in node.keywords:
             if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
                 return str(keyword.value.value) if words else ""
@@ -118,8 +116,4 @@ class Classes:
             if in_class and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 found.setdefault(node.name, []).append(node)
         common = {"to", "cuda", "cpu", "forward", "step", "get", "update", "__init__", "__call__"}
-        return {
-            name: functions[0]
-            for name, functions in found.items()
-            if len(functions) == 1 and name not in common
-        }
+        return {name: functions[0] for name, functions in found.items() if len(functions) == 1 and name not in common}

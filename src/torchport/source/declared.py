@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 # Calls that stand for the default that they are given: pydantic, dataclasses, attrs, typer.
 _DEFAULTS = frozenset({"Field", "field", "Option", "Argument", "attrib", "ib", "Parameter", "Query", "Param"})
 # Objects whose attributes are what they are made with.
-_RECORDS = frozenset(
-    {"SimpleNamespace", "Namespace", "ConfigDict", "EasyDict", "Munch", "Box", "DotMap", "AttrDict"}
-)
+_RECORDS = frozenset({"SimpleNamespace", "Namespace", "ConfigDict", "EasyDict", "Munch", "Box", "DotMap", "AttrDict"})
 _PROPERTIES = frozenset({"property", "cached_property"})
 _OPTIONS = frozenset({"option", "argument"})
 
@@ -109,7 +107,9 @@ class _Declarations:
     # -- enumerations ------------------------------------------------------------------------------------------
 
     def _is_enum(self, owner: ast.ClassDef) -> bool:
-        return any(_last(base).endswith("Enum") for one in self._classes.iter_class_and_bases(owner) for base in one.bases)
+        return any(
+            _last(base).endswith("Enum") for one in self._classes.iter_class_and_bases(owner) for base in one.bases
+        )
 
     def unite_enum_members(self, owner: ast.ClassDef) -> None:
         """`where: Where` may be any of its members."""
@@ -135,9 +135,7 @@ class _Declarations:
                 self._flow.unite(node, inner)
         elif isinstance(inner, ast.Name):
             for binding in self._names.find_bindings(inner):
-                annotation = (
-                    binding.node.annotation if isinstance(binding.node, ast.arg | ast.AnnAssign) else None
-                )
+                annotation = binding.node.annotation if isinstance(binding.node, ast.arg | ast.AnnAssign) else None
                 owner = self._names.find_definition(annotation) if annotation is not None else None
                 if isinstance(owner, ast.ClassDef) and self._is_enum(owner):
                     self._flow.unite(node, inner)
@@ -211,14 +209,9 @@ class _Declarations:
                 asked = [
                     node
                     for node in ast.walk(function)
-                    if isinstance(node, ast.Attribute)
-                    and node.attr == "param"
-                    and _last(node.value) == "request"
+                    if isinstance(node, ast.Attribute) and node.attr == "param" and _last(node.value) == "request"
                 ]
-                values = [
-                    one.args[0] if isinstance(one, ast.Call) and one.args else one
-                    for one in keyword.value.elts
-                ]
+                values = [one.args[0] if isinstance(one, ast.Call) and one.args else one for one in keyword.value.elts]
                 self._flow.unite(("param", function), *asked, *values)
 
     def unite_fixtures(self) -> None:

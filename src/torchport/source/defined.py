@@ -12,16 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 # What says CUDA in a name; ConvMLP and renvml do not.
 CUDA = re.compile(r"cuda|nccl|nvidia|cudnn|cublas|nvcc|nvtx|(?<![a-z])nvml", re.IGNORECASE)
-PLAIN = (
-    "cuda",
-    "nccl",
-    "nvidia",
-    "cudnn",
-    "cublas",
-    "nvcc",
-    "nvtx",
-    "nvml",
-)  # one of them is in all that says it
+PLAIN = ("cuda", "nccl", "nvidia", "cudnn", "cublas", "nvcc", "nvtx", "nvml")  # one of them is in all that says it
 _PLAIN = tuple(word.encode() for word in PLAIN)
 _ANY = re.compile(b"|".join(_PLAIN))
 _WORDS = b"(?i:" + _ANY.pattern + b")"
@@ -29,9 +20,7 @@ _NAME = rb"\w{0,60}?" + _WORDS + rb"\w{0,60}"
 _DEFINES = re.compile(
     rb"(?<![\w.])(?:(?:def|class)[ \t]+(?P<one>" + _NAME + rb")"  # def use_cuda, class CudaThing
     # self.use_cuda = ..., use_cuda: bool, use_cuda = ...; f(use_cuda=True) is no definition
-    rb"|(?:\w{1,60}\.){0,3}(?P<two>"
-    + _NAME
-    + rb")(?=[ \t]*:[^=\n]{0,80}=(?!=)|[ \t]+=(?!=)|[ \t]*:[ \t]*[\w\[{'\"])"
+    rb"|(?:\w{1,60}\.){0,3}(?P<two>" + _NAME + rb")(?=[ \t]*:[^=\n]{0,80}=(?!=)|[ \t]+=(?!=)|[ \t]*:[ \t]*[\w\[{'\"])"
     rb"|as[ \t]+(?P<three>" + _NAME + rb"))"
     rb"|['\"](?P<four>" + _NAME + rb")['\"][ \t]*:"  # {"use_cuda": True}
     rb"|(?:setattr\([^,\n]{1,60},|Field\(|field\()[ \t]*f?['\"](?P<five>" + _NAME + rb")['\"]"

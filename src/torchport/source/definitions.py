@@ -24,8 +24,7 @@ _DEFINES = re.compile(
     re.MULTILINE,
 )
 IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))",
-    re.MULTILINE,
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))", re.MULTILINE
 )
 
 _EXTENSION = re.compile(rb"""\bCUDAExtension\(\s*(?:name\s*=\s*)?['"]([\w.]+)['"]""")

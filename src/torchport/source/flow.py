@@ -34,16 +34,44 @@ _ROUNDS = 2
 # What `_connect` looks at: as below.
 _CONNECTED = frozenset(
     {
-        ast.Name, ast.Attribute, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.NamedExpr, ast.IfExp, ast.BoolOp,
-        ast.BinOp, ast.JoinedStr, ast.Compare, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Return,
-        ast.Call, ast.Subscript, ast.Match,
+        ast.Name,
+        ast.Attribute,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.AugAssign,
+        ast.NamedExpr,
+        ast.IfExp,
+        ast.BoolOp,
+        ast.BinOp,
+        ast.JoinedStr,
+        ast.Compare,
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.Lambda,
+        ast.Return,
+        ast.Call,
+        ast.Subscript,
+        ast.Match,
     }
-)  # fmt: skip
+)
 # What `_connect_elements` looks at: asked first, since most nodes are nothing of it.
 _ABOUT_ELEMENTS = (
-    ast.Dict, ast.List, ast.Tuple, ast.Set, ast.For, ast.AsyncFor, ast.comprehension, ast.Yield, ast.Subscript,
-    ast.Call, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp, ast.Compare,
-)  # fmt: skip
+    ast.Dict,
+    ast.List,
+    ast.Tuple,
+    ast.Set,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.Yield,
+    ast.Subscript,
+    ast.Call,
+    ast.ListComp,
+    ast.SetComp,
+    ast.GeneratorExp,
+    ast.DictComp,
+    ast.Compare,
+)
 
 
 class Flow(Equivalence):
@@ -103,9 +131,7 @@ class Flow(Equivalence):
             case ast.BinOp(op=ast.Mod()) if _is_text(node.left):
                 self.unite(node, node.left)
                 if isinstance(node.left, ast.Constant) and str(node.left.value).startswith("%s"):
-                    self.unite(
-                        node, *(node.right.elts[:1] if isinstance(node.right, ast.Tuple) else [node.right])
-                    )
+                    self.unite(node, *(node.right.elts[:1] if isinstance(node.right, ast.Tuple) else [node.right]))
             case ast.JoinedStr(values=[ast.FormattedValue(value=value), *_]):
                 self.unite(node, value)
             case ast.Compare():
@@ -171,9 +197,7 @@ class Flow(Equivalence):
                 if isinstance(value, ast.Subscript) and (self._names.resolve_name(value.value) or "").endswith(
                     ".Literal"
                 ):
-                    self.unite(
-                        key, *(value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice])
-                    )
+                    self.unite(key, *(value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]))
 
     def _connect_comparison(self, node: ast.Compare) -> None:
         left = node.left
@@ -192,13 +216,9 @@ class Flow(Equivalence):
         scope = self._names.scopes[node]
         arguments = node.args
         positional = [*arguments.posonlyargs, *arguments.args]
-        pairs = list(
-            zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
-        )
+        pairs = list(zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True))
         pairs += [
-            (name, value)
-            for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if value
+            (name, value) for name, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value
         ]
         for argument, default in pairs:
             self.unite(self.make_variable_key(argument.arg, scope), default)
@@ -260,8 +280,7 @@ class Flow(Equivalence):
         names = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
         inside_class = isinstance(self._names.parents.get(function), ast.ClassDef)
         static = not isinstance(function, ast.Lambda) and any(
-            self._names.resolve_name(decorator) == "builtins.staticmethod"
-            for decorator in function.decorator_list
+            self._names.resolve_name(decorator) == "builtins.staticmethod" for decorator in function.decorator_list
         )
         if inside_class and not static and not self._through_class(node):
             names = names[1:]
@@ -357,9 +376,7 @@ class Flow(Equivalence):
             case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
                 for keyword in keywords:
                     self.unite(keyword.value, ("item", self.find(node), keyword.arg))
-            case ast.Compare(
-                ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute() as right]
-            ):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute() as right]):
                 self.unite(node.left, ("elements", self.find(right)))
             case _:
                 pass
@@ -378,16 +395,12 @@ class Flow(Equivalence):
     def _connect_loop(self, target: ast.expr, values: ast.expr) -> None:
         """`for x in values`, `for key, value in d.items()`, `for index, x in enumerate(values)`."""
         match target, values:
-            case ast.Tuple(elts=[key, value]), ast.Call(
-                func=ast.Attribute(attr="items", value=table), args=[]
-            ):
+            case ast.Tuple(elts=[key, value]), ast.Call(func=ast.Attribute(attr="items", value=table), args=[]):
                 self.unite(key, ("keys", self.find(table)))
                 self.unite(value, ("values", self.find(table)))
             case ast.Tuple(elts=[_, item]), ast.Call(func=ast.Name(id="enumerate"), args=[inner, *_]):
                 self.unite(item, ("elements", self.find(inner)))
-            case ast.Tuple(elts=items), ast.Call(func=ast.Name(id="zip"), args=inner) if len(items) == len(
-                inner
-            ):
+            case ast.Tuple(elts=items), ast.Call(func=ast.Name(id="zip"), args=inner) if len(items) == len(inner):
                 for item, one in zip(items, inner, strict=True):
                     self.unite(item, ("elements", self.find(one)))
             case _:
@@ -396,17 +409,11 @@ class Flow(Equivalence):
 
 def _is_word(node: ast.expr) -> bool:
     """Whether this is a text with letters, not a separator or nothing."""
-    return (
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and any(map(str.isalpha, node.value))
-    )
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and any(map(str.isalpha, node.value))
 
 
 def is_choice(node: ast.expr) -> bool:
-    return (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and _CHOICES.fullmatch(node.value) is not None
-    )
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and _CHOICES.fullmatch(node.value) is not None
 
 
 def is_command_line(node: ast.expr) -> bool:

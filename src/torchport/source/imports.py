@@ -25,11 +25,7 @@ class Imports:
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
         self._of[name] = list(dict.fromkeys(_modules(data)))
-        if (
-            (b"cuda" in data or b"nccl" in data)
-            and _USES.search(data)
-            and _USES.search(_COMMENT.sub(b"", data))
-        ):
+        if (b"cuda" in data or b"nccl" in data) and _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
             self._using.add(name)
 
     def find_importers(self) -> dict[str, set[str]]:
@@ -52,8 +48,7 @@ class Imports:
             if last := _last(module):
                 index.setdefault(last, []).append(module)
         return {
-            name: {files[found] for module in modules for found in _resolve(name, module, index, files)}
-            - {name}
+            name: {files[found] for module in modules for found in _resolve(name, module, index, files)} - {name}
             for name, modules in self._of.items()
         }
 
@@ -122,9 +117,7 @@ def _below(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
-def _resolve(
-    importer: str, module: str, index: Mapping[str, list[str]], files: Mapping[str, str]
-) -> Iterator[str]:
+def _resolve(importer: str, module: str, index: Mapping[str, list[str]], files: Mapping[str, str]) -> Iterator[str]:
     """The modules of the project that the import executes: the one that is named, and the packages above it."""
     here = _folder(importer)
     dots = len(module) - len(module.lstrip("."))

@@ -16,9 +16,7 @@ from torchport.source.names import Names
 from torchport.source.text import SourceText
 
 Node = TypeVar("Node", bound=ast.AST)
-_STRING = re.compile(
-    r"""(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|"|')(?P<body>.*)(?P=quote)""", re.DOTALL
-)
+_STRING = re.compile(r"""(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|"|')(?P<body>.*)(?P=quote)""", re.DOTALL)
 
 
 class Module:

@@ -13,28 +13,22 @@ import enum
 from collections.abc import Iterable, Iterator
 
 ScopeNode = (
-    ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
-    | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-)  # fmt: skip
+    ast.Module
+    | ast.FunctionDef
+    | ast.AsyncFunctionDef
+    | ast.Lambda
+    | ast.ClassDef
+    | ast.ListComp
+    | ast.SetComp
+    | ast.DictComp
+    | ast.GeneratorExp
+)
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 # Fields that hold words, not nodes; operators and contexts (ast.Load) are nodes, but one object for all places.
 _WORDS = frozenset(
-    {
-        "ctx",
-        "op",
-        "ops",
-        "id",
-        "attr",
-        "arg",
-        "kind",
-        "conversion",
-        "level",
-        "simple",
-        "type_comment",
-        "module",
-    }
+    {"ctx", "op", "ops", "id", "attr", "arg", "kind", "conversion", "level", "simple", "type_comment", "module"}
 )
 _FIELDS = {
     kind: tuple(name for name in kind._fields if name not in _WORDS)
@@ -45,11 +39,31 @@ _FIELDS[ast.Constant] = ()
 # Most nodes of a file bind nothing and open no scope.
 _PLAIN = frozenset(
     {
-        ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.Constant, ast.Dict, ast.Expr,
-        ast.FormattedValue, ast.If, ast.IfExp, ast.JoinedStr, ast.List, ast.Name, ast.Return, ast.Set,
-        ast.Slice, ast.Starred, ast.Subscript, ast.Tuple, ast.UnaryOp, ast.arg, ast.keyword,
+        ast.Attribute,
+        ast.BinOp,
+        ast.BoolOp,
+        ast.Call,
+        ast.Compare,
+        ast.Constant,
+        ast.Dict,
+        ast.Expr,
+        ast.FormattedValue,
+        ast.If,
+        ast.IfExp,
+        ast.JoinedStr,
+        ast.List,
+        ast.Name,
+        ast.Return,
+        ast.Set,
+        ast.Slice,
+        ast.Starred,
+        ast.Subscript,
+        ast.Tuple,
+        ast.UnaryOp,
+        ast.arg,
+        ast.keyword,
     }
-)  # fmt: skip
+)
 
 _LEAVES = frozenset(kind for kind in _PLAIN if not _FIELDS[kind])
 
@@ -167,9 +181,7 @@ class Names:
         if not isinstance(node, ast.Name):
             return None
         found = self.find_bindings(node)
-        if len(found) == 1 and isinstance(
-            found[0].node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        ):
+        if len(found) == 1 and isinstance(found[0].node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             return found[0].node
         return None
 
@@ -291,10 +303,7 @@ class Names:
         arguments = node.args
         for argument in _parameters(arguments):
             inner.add_binding(argument.arg, Binding(Binds.PARAMETER, argument))
-        outside: list[ast.AST] = [
-            *arguments.defaults,
-            *(default for default in arguments.kw_defaults if default),
-        ]
+        outside: list[ast.AST] = [*arguments.defaults, *(default for default in arguments.kw_defaults if default)]
         # `arguments` itself is a node without a place; its parameters hang below the function for their annotations.
         self.parents[arguments] = node
         self._scope_of[arguments] = inner
@@ -335,11 +344,7 @@ class Names:
                 _bind_names(node.target, Binds.ELEMENT, node.iter, node, scope)
             case ast.withitem() if node.optional_vars is not None:
                 _bind_names(node.optional_vars, Binds.CONTEXT, node.context_expr, node, scope)
-            case (
-                ast.ExceptHandler(name=str(name))
-                | ast.MatchAs(name=str(name))
-                | ast.MatchStar(name=str(name))
-            ):
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 scope.add_binding(name, Binding(Binds.OTHER, node))
             case ast.Global():
                 for name in node.names:
@@ -360,8 +365,7 @@ class Names:
             else:
                 dot = "" if module.endswith(".") else "."
                 scope.add_binding(
-                    alias.asname or alias.name,
-                    Binding(Binds.IMPORT, node, target=f"{module}{dot}{alias.name}"),
+                    alias.asname or alias.name, Binding(Binds.IMPORT, node, target=f"{module}{dot}{alias.name}")
                 )
 
 
@@ -375,11 +379,7 @@ def _bind_target(target: ast.expr, value: ast.expr, node: ast.AST, scope: Scope)
     if isinstance(target, ast.Name):
         scope.add_binding(target.id, Binding(Binds.VALUE, node, value))
     elif isinstance(target, ast.Tuple | ast.List):
-        pairs = (
-            value.elts
-            if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-            else None
-        )
+        pairs = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else None
         if pairs is not None and not any(isinstance(item, ast.Starred) for item in [*pairs, *target.elts]):
             for item, part in zip(target.elts, pairs, strict=True):
                 _bind_target(item, part, node, scope)

@@ -95,9 +95,7 @@ class Notebook:
         last = self._character(piece, edit.end)
         if first is None or last is None:
             return None
-        return Edit(
-            self._bytes(first), self._bytes(last), json.dumps(replacement, ensure_ascii=False)[1:-1].encode()
-        )
+        return Edit(self._bytes(first), self._bytes(last), json.dumps(replacement, ensure_ascii=False)[1:-1].encode())
 
     def to_file_offset(self, offset: int) -> int:
         """The byte offset in the file of a byte offset in the code."""
@@ -175,11 +173,7 @@ def _code_cells(text: str) -> list[list[tuple[int, str]]]:
 
 
 def _note(
-    path: list[str | int],
-    start: int,
-    word: str,
-    cells: dict[int, list[tuple[int, str]]],
-    kinds: dict[int, str],
+    path: list[str | int], start: int, word: str, cells: dict[int, list[tuple[int, str]]], kinds: dict[int, str]
 ) -> None:
     match path:
         case ["cells", int(index), "cell_type"]:
@@ -233,6 +227,4 @@ def _pass(line: str) -> str:
 
 
 def _blank(cell: str) -> str:
-    return "".join(
-        "\n" if char == "\n" else " " * len(char.encode("utf-8", "surrogatepass")) for char in cell
-    )
+    return "".join("\n" if char == "\n" else " " * len(char.encode("utf-8", "surrogatepass")) for char in cell)

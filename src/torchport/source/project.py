@@ -9,13 +9,9 @@ from pathlib import Path
 from torchport.errors import TorchportError
 
 PRIVATE = ".torchport"  # where torchport keeps what it needs to undo a conversion
-_NOT_SOURCE = frozenset(
-    {".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", PRIVATE}
-)
+_NOT_SOURCE = frozenset({".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", PRIVATE})
 # Environments, and what earlier ports left in their default folder.
-_NOT_OURS = frozenset(
-    {".venv", "venv", "node_modules", "site-packages", ".tox", ".nox", ".eggs", "torchport-out"}
-)
+_NOT_OURS = frozenset({".venv", "venv", "node_modules", "site-packages", ".tox", ".nox", ".eggs", "torchport-out"})
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 _MARKS = (".git", "pyproject.toml")
 
@@ -23,9 +19,7 @@ _MARKS = (".git", "pyproject.toml")
 def require_path(root: Path) -> None:
     """Raise TorchportError unless there is something at `root`."""
     if not root.exists():
-        raise TorchportError(
-            f"there is no file or folder {root}", hint="Give the script or the folder of the project."
-        )
+        raise TorchportError(f"there is no file or folder {root}", hint="Give the script or the folder of the project.")
 
 
 def project_root(path: Path) -> Path:
@@ -65,9 +59,7 @@ def iter_files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
         names[:] = sorted(
             name
             for name in names
-            if name not in _NOT_SOURCE
-            and name not in links
-            and (apart_from is None or here / name != apart_from)
+            if name not in _NOT_SOURCE and name not in links and (apart_from is None or here / name != apart_from)
         )
         for leaf in sorted([*leaves, *links]):
             yield here / leaf

@@ -49,13 +49,8 @@ class SourceText:
         body = data[self._mark :]
         try:
             self.text = body.decode(self.encoding)
-        except (
-            UnicodeError,
-            LookupError,
-        ) as error:  # some codecs, such as punycode, raise the plain UnicodeError
-            raise SourceError(
-                "TP902", f"the bytes do not fit the file's encoding {self.encoding}: {error}"
-            ) from error
+        except (UnicodeError, LookupError) as error:  # some codecs, such as punycode, raise the plain UnicodeError
+            raise SourceError("TP902", f"the bytes do not fit the file's encoding {self.encoding}: {error}") from error
         self.lines = _lines(self.text)
         self._ascii = len(self.text) == len(body) and self.text.isascii()
         pieces = self.lines if self._ascii else self._encoded()
@@ -67,9 +62,7 @@ class SourceText:
         try:
             return [line.encode(self.encoding) for line in self.lines]
         except UnicodeError as error:
-            raise SourceError(
-                "TP902", f"the encoding {self.encoding} does not give back the text: {error}"
-            ) from error
+            raise SourceError("TP902", f"the encoding {self.encoding} does not give back the text: {error}") from error
 
     @functools.cached_property
     def newline(self) -> str:
@@ -107,7 +100,9 @@ class SourceText:
         """The byte range of a node."""
         if node.end_lineno is None or node.end_col_offset is None:
             raise ValueError("the node has no position")
-        return self.position_to_offset(node.lineno, node.col_offset), self.position_to_offset(node.end_lineno, node.end_col_offset)
+        return self.position_to_offset(node.lineno, node.col_offset), self.position_to_offset(
+            node.end_lineno, node.end_col_offset
+        )
 
     def decode_range(self, start: int, end: int) -> str:
         """The text of a byte range."""

@@ -120,18 +120,11 @@ def attend_packed(
         )
         for index, ((q0, k0), (q1, k1)) in enumerate(itertools.pairwise(borders))
     ]
-    return torch.cat([output[0] for output, _ in each]), lambda: torch.cat(
-        [sums()[0] for _, sums in each], dim=1
-    )
+    return torch.cat([output[0] for output, _ in each]), lambda: torch.cat([sums()[0] for _, sums in each], dim=1)
 
 
 def _fused(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    settings: Settings,
-    bias: Tensor | None,
-    left_out: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, settings: Settings, bias: Tensor | None, left_out: Tensor | None
 ) -> tuple[Tensor, Sums]:
     import torch_npu
 
@@ -151,9 +144,16 @@ def _fused(
         batch = bias.shape[0] if bias.dim() == 4 else 1
         options["pse"] = bias.to(query.dtype).expand(batch, heads, queries, keys).contiguous()
     result = torch_npu.npu_fusion_attention_v2(
-        query, key, value, heads, "BSND", scale=settings.factor(query), keep_prob=1 - settings.dropout, pse_type=0,
+        query,
+        key,
+        value,
+        heads,
+        "BSND",
+        scale=settings.factor(query),
+        keep_prob=1 - settings.dropout,
+        pse_type=0,
         **options,
-    )  # fmt: skip
+    )
     return result[0], lambda: _log_sums(result)
 
 
@@ -169,10 +169,18 @@ def _fused_packed(
     import torch_npu
 
     result = torch_npu.npu_fusion_attention(
-        query, key, value, query.shape[1], "TND", scale=settings.factor(query), keep_prob=1 - settings.dropout,
-        actual_seq_qlen=list(query_ends), actual_seq_kvlen=list(key_ends), softmax_layout="TND",
+        query,
+        key,
+        value,
+        query.shape[1],
+        "TND",
+        scale=settings.factor(query),
+        keep_prob=1 - settings.dropout,
+        actual_seq_qlen=list(query_ends),
+        actual_seq_kvlen=list(key_ends),
+        softmax_layout="TND",
         **{V1_NAMES.get(name, name): value for name, value in options.items()},
-    )  # fmt: skip
+    )
     return result[0], lambda: _log_sums(result).movedim(0, 1)
 
 
@@ -227,9 +235,7 @@ def _mask(query: Tensor, key: Tensor, settings: Settings, left_out: Tensor | Non
     return band if left_out is None else band | left_out
 
 
-def _scores(
-    query: Tensor, key: Tensor, settings: Settings, bias: Tensor | None, mask: Tensor | None
-) -> Tensor:
+def _scores(query: Tensor, key: Tensor, settings: Settings, bias: Tensor | None, mask: Tensor | None) -> Tensor:
     """(batch, heads, queries, keys), float32, -inf for what is left out."""
     scores = (query.float() @ key.float().mT) * settings.factor(query)
     if settings.softcap:

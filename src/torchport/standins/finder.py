@@ -42,9 +42,7 @@ class Explanations:
         row = load_libraries().get(fullname)
         if row is not None and row.status is not Support.WORKS:
             hint = f" Install it with `{row.install}`." if row.install else ""
-            raise ModuleNotFoundError(
-                f"No module named {fullname!r}. On an NPU: {row.note}{hint}", name=fullname
-            )
+            raise ModuleNotFoundError(f"No module named {fullname!r}. On an NPU: {row.note}{hint}", name=fullname)
 
 
 @functools.cache

@@ -97,9 +97,7 @@ def _environment(backend: Backend, environ: Mapping[str, str]) -> dict[str, str]
         return _cann_environment(backend, environ)
     home = str(backend.home)
     # Where there is none, one made here would hide what the process has that it is merged into.
-    programs = (
-        {"PATH": homes.in_front([f"{home}/{PROGRAMS}"], environ["PATH"])} if environ.get("PATH") else {}
-    )
+    programs = {"PATH": homes.in_front([f"{home}/{PROGRAMS}"], environ["PATH"])} if environ.get("PATH") else {}
     return {**homes.build_home_environment(home, [str(backend.libraries)], environ), **programs}
 
 
@@ -112,9 +110,7 @@ def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str,
     inherited = {Path(path).resolve() for path in environ.get("LD_LIBRARY_PATH", "").split(":") if path}
     if environ.get("ASCEND_HOME_PATH") and backend.libraries.resolve() in inherited:
         return {}
-    scripts = [
-        path / "set_env.sh" for path in (backend.home, backend.home.parent)
-    ]  # cann/; ascend-toolkit/latest/
+    scripts = [path / "set_env.sh" for path in (backend.home, backend.home.parent)]  # cann/; ascend-toolkit/latest/
     script = next(filter(Path.exists, scripts), None)
     if script is None:
         return {}
@@ -125,18 +121,14 @@ def _cann_environment(backend: Backend, environ: Mapping[str, str]) -> dict[str,
             f"CANN's {script} fails: {result.stderr.decode(errors='replace').strip()}",
             hint="Repair CANN, source a working set_env.sh, or set TORCHPORT_BACKEND=vnpu.",
         )
-    pairs = (
-        entry.partition("=") for entry in result.stdout.decode(errors="surrogateescape").split("\0") if entry
-    )
+    pairs = (entry.partition("=") for entry in result.stdout.decode(errors="surrogateescape").split("\0") if entry)
     return {name: value for name, _, value in pairs if environ.get(name) != value and name not in SHELL_OWN}
 
 
 def _check_loaded(backend: Backend) -> None:
     """torch_npu is loaded: fine if it got this backend's libraries (say through LD_LIBRARY_PATH)."""
     loaded = {
-        line.split(maxsplit=5)[-1]
-        for line in Path("/proc/self/maps").read_text().splitlines()
-        if "libascendcl" in line
+        line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libascendcl" in line
     }
     if backend.kind is Kind.VNPU and str((backend.libraries or Path()) / "libascendcl.so") not in loaded:
         raise TorchportError(

@@ -87,9 +87,7 @@ def detect(environ: Mapping[str, str] | None = None) -> Backend:
         return cann
     if vnpu.kind is Kind.NONE:
         return vnpu
-    return vnpu._replace(
-        reason=f"{cann.reason} But there is no NPU on this machine (no {DEVICE_NODES}). {vnpu.reason}"
-    )
+    return vnpu._replace(reason=f"{cann.reason} But there is no NPU on this machine (no {DEVICE_NODES}). {vnpu.reason}")
 
 
 def _demand(backend: Backend, because: str, otherwise: str) -> Backend:

@@ -11,9 +11,7 @@ from typing import Any
 from torchport.errors import TorchportError
 
 # What csrc/ascendcl/version.cpp takes, which is what torch_npu can compare.
-VERSION = re.compile(
-    r"(?P<major>\d{1,3})[.-](?P<minor>\d{1,3})[.-](RC)?\d{1,3}([.-](alpha|beta|rc)([.-]?\d{1,3})?)?"
-)
+VERSION = re.compile(r"(?P<major>\d{1,3})[.-](?P<minor>\d{1,3})[.-](RC)?\d{1,3}([.-](alpha|beta|rc)([.-]?\d{1,3})?)?")
 
 
 @functools.cache

@@ -35,7 +35,6 @@ def select_chip(environ: Mapping[str, str] | None = None) -> tuple[str, dict[str
     if name not in profiles:
         why = next((f": {why}" for start, why in load_lacking_chips().items() if name.startswith(start)), "")
         raise TorchportError(
-            f"VNPU_SOC={name} is not a chip profile of the virtual NPU{why}.",
-            hint=f"Use one of {', '.join(profiles)}.",
+            f"VNPU_SOC={name} is not a chip profile of the virtual NPU{why}.", hint=f"Use one of {', '.join(profiles)}."
         )
     return name, profiles[name]

@@ -19,13 +19,9 @@ LIBRARIES = ("libascendcl.so", "libvnpu.so", "libhccl.so", "libopapi.so")
 
 def environment_without(environ: Mapping[str, str]) -> dict[str, str]:
     """`environ` without the variables of CANN and of the virtual NPU, and without their folders in search paths."""
-    roots = [
-        Path(value) for name, value in environ.items() if name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
-    ]
+    roots = [Path(value) for name, value in environ.items() if name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")]
     roots = [root.resolve() for root in (*roots, HOME, library_directory()) if str(root)]
-    result = {
-        name: value for name, value in environ.items() if not name.startswith(PREFIXES) and name not in NAMES
-    }
+    result = {name: value for name, value in environ.items() if not name.startswith(PREFIXES) and name not in NAMES}
     for name in PATHS:
         entries = result.get(name, "").split(os.pathsep)
         kept = [entry for entry in entries if not _is_theirs(entry, roots)]
@@ -40,6 +36,4 @@ def _is_theirs(entry: str, roots: list[Path]) -> bool:
     if not entry:
         return False
     folder = Path(entry).resolve()
-    return any(folder.is_relative_to(root) for root in roots) or any(
-        (folder / name).exists() for name in LIBRARIES
-    )
+    return any(folder.is_relative_to(root) for root in roots) or any((folder / name).exists() for name in LIBRARIES)

@@ -59,7 +59,5 @@ def disable() -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise TorchportError(
-            f"{path} cannot be removed: {error.strerror}.", hint="Remove it by hand."
-        ) from error
+        raise TorchportError(f"{path} cannot be removed: {error.strerror}.", hint="Remove it by hand.") from error
     return True

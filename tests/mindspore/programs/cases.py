@@ -98,10 +98,7 @@ def by_hand(step, start, slopes):
 
 
 def adam_weight_decay(v, g, kept):  # without correction
-    kept["m"], kept["v"] = (
-        0.9 * kept.get("m", 0) + 0.1 * g,
-        0.999 * kept.get("v", 0) + 0.001 * g * g,
-    )
+    kept["m"], kept["v"] = (0.9 * kept.get("m", 0) + 0.1 * g, 0.999 * kept.get("v", 0) + 0.001 * g * g)
     return v - 0.01 * kept["m"] / (np.sqrt(kept["v"]) + 1e-6)
 
 
@@ -141,9 +138,7 @@ def lamb(v, g, kept):
 
 
 def of_torch(name, **options):
-    return lambda start, slopes: by_torch(
-        lambda p: getattr(torch.optim, name)(p, lr=0.01, **options), start, slopes
-    )
+    return lambda start, slopes: by_torch(lambda p: getattr(torch.optim, name)(p, lr=0.01, **options), start, slopes)
 
 
 EXPECTED = {
@@ -203,19 +198,14 @@ def has_aux():
     x = tensor(3, 4)
     (loss, y), slopes = grad(x)
     expected = 2 * y.asnumpy().T @ x.asnumpy()
-    return [
-        float(loss.asnumpy() - (y.asnumpy() ** 2).sum()),
-        float(np.abs(slopes[0].asnumpy() - expected).max()),
-    ]
+    return [float(loss.asnumpy() - (y.asnumpy() ** 2).sum()), float(np.abs(slopes[0].asnumpy() - expected).max())]
 
 
 def clip():
     values = [tensor(3, 4), tensor(5)]
     norm = np.sqrt(sum((each.asnumpy() ** 2).sum() for each in values))
     clipped = ops.clip_by_global_norm(values, 1.0)
-    return float(
-        max(np.abs(c.asnumpy() - v.asnumpy() / norm).max() for c, v in zip(clipped, values, strict=True))
-    )
+    return float(max(np.abs(c.asnumpy() - v.asnumpy() / norm).max() for c, v in zip(clipped, values, strict=True)))
 
 
 def rate_by_assign():
@@ -271,18 +261,44 @@ LAYERS = {
 
 CASES = {
     "plain": plain,
-    **{f"amp {level} {dtype}": (lambda level=level, dtype=dtype: amp(level, dtype)) for level, dtype in (
-        ("O1", ms.float16), ("O2", ms.float16), ("O3", ms.float16), ("auto", ms.bfloat16), ("O2", ms.bfloat16))},
+    **{
+        f"amp {level} {dtype}": (lambda level=level, dtype=dtype: amp(level, dtype))
+        for level, dtype in (
+            ("O1", ms.float16),
+            ("O2", ms.float16),
+            ("O3", ms.float16),
+            ("auto", ms.bfloat16),
+            ("O2", ms.bfloat16),
+        )
+    },
     "scaling": scaling,
     **{f"mint {name}": (lambda name=name: optimizer(name, mint.optim)) for name in ("SGD", "Adam", "AdamW")},
-    **{f"nn {name}": (lambda name=name: optimizer(name, nn)) for name in ("SGD", "Momentum", "Adam", "AdamWeightDecay", "Adagrad", "RMSProp", "Adadelta", "AdaMax", "FTRL", "ProximalAdagrad", "centered RMSProp", "amsgrad Adam", "Lamb", "Rprop")},
+    **{
+        f"nn {name}": (lambda name=name: optimizer(name, nn))
+        for name in (
+            "SGD",
+            "Momentum",
+            "Adam",
+            "AdamWeightDecay",
+            "Adagrad",
+            "RMSProp",
+            "Adadelta",
+            "AdaMax",
+            "FTRL",
+            "ProximalAdagrad",
+            "centered RMSProp",
+            "amsgrad Adam",
+            "Lamb",
+            "Rprop",
+        )
+    },
     "has_aux": has_aux,
     "clip": clip,
     "rate": rate_by_assign,
     "dropout of planes": lambda: dropped(nn.Dropout2d(0.5), 20, 10, 3, 4),
     "dropout of volumes": lambda: dropped(nn.Dropout3d(0.5), 20, 10, 3, 4, 2),
     **{f"layer {name}": (lambda code=code: one_by_one(code)) for name, code in LAYERS.items()},
-}  # fmt: skip
+}
 
 if __name__ == "__main__":
     ms.set_device("Ascend")

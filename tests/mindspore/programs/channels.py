@@ -118,11 +118,7 @@ def sunk(mode, every, **how):
     losses, others, _ = trained(True, mode, **how)
     *_, moved = trained(True, mode, rows=ROWS * 1.0001, **how)[:2]
     same = all(np.array_equal(a, b) for a, b in zip(weights, others, strict=True))
-    return [
-        losses == plain[every - 1 :: every],
-        same,
-        any((a != b).any() for a, b in zip(moved, weights, strict=True)),
-    ]
+    return [losses == plain[every - 1 :: every], same, any((a != b).any() for a, b in zip(moved, weights, strict=True))]
 
 
 def left():
@@ -152,9 +148,7 @@ def broken():
     ms.device_context.ascend.op_debug.execute_timeout(2)
     net = nn.Dense(3, 2)
     model = ms.Model(net, nn.MSELoss(), nn.SGD(net.trainable_params()))
-    model.train(
-        1, dataset.GeneratorDataset(Broken(), ["x", "y"], shuffle=False).batch(2), dataset_sink_mode=True
-    )
+    model.train(1, dataset.GeneratorDataset(Broken(), ["x", "y"], shuffle=False).batch(2), dataset_sink_mode=True)
 
 
 CASES = {

@@ -33,9 +33,7 @@ CASES = {
     "shuffled": lambda seed: ops.shuffle(ROWS, seed),
     "chosen": lambda seed: ops.choice_with_mask(ROWS > 4, 8, seed)[0],
     "candidates": lambda seed: ops.uniform_candidate_sampler(Tensor([[1], [3]]), 1, 6, True, 40, seed)[0],
-    "likely candidates": lambda seed: ops.log_uniform_candidate_sampler(
-        Tensor([[1], [3]]), 1, 6, True, 40, seed
-    )[0],
+    "likely candidates": lambda seed: ops.log_uniform_candidate_sampler(Tensor([[1], [3]]), 1, 6, True, 40, seed)[0],
     "planes": lambda seed: dropped(nn.Dropout2d(0.5), 8, 8, 1, 2),
     "volumes": lambda seed: dropped(nn.Dropout3d(0.5), 8, 8, 1, 2, 1),
 }

@@ -42,10 +42,14 @@ forms = {"torch": by_torch(theirs, x), "pynative": by_mindspore(False)}
 if sys.argv[2] == "Ascend":
     forms["jit"] = by_mindspore(True)
 forms["wrong"] = [forms["pynative"][0] * (1 + 1e-4), *forms["pynative"][1:]]
-print(json.dumps({
-    name: [
-        max(float(np.abs(a - b).max()) for a, b in zip(found, exact, strict=True)),
-        max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, exact, strict=True)),
-    ]
-    for name, found in forms.items()
-}))  # fmt: skip
+print(
+    json.dumps(
+        {
+            name: [
+                max(float(np.abs(a - b).max()) for a, b in zip(found, exact, strict=True)),
+                max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(found, exact, strict=True)),
+            ]
+            for name, found in forms.items()
+        }
+    )
+)

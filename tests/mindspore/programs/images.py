@@ -111,9 +111,7 @@ def points_of_maps(x, places, shares):
     total, first = 0, 0
     for level, (rows, columns) in enumerate(MAPS):
         image = x[:, first : first + rows * columns].permute(0, 2, 3, 1).reshape(4, 8, rows, columns)
-        grid, share = (
-            each[:, :, :, level].transpose(1, 2).flatten(0, 1) for each in (2 * places - 1, shares)
-        )
+        grid, share = (each[:, :, :, level].transpose(1, 2).flatten(0, 1) for each in (2 * places - 1, shares))
         total = total + (F.grid_sample(image, grid, align_corners=False) * share.unsqueeze(1)).sum(3)
         first += rows * columns
     return total.reshape(2, 16, 32).transpose(1, 2)
@@ -130,33 +128,93 @@ CASES = {
     "columns": (lambda x: ops.unfold(x, 3), lambda x: F.unfold(x, 3), [IMAGE]),
     "columns, padded": (
         lambda x: ops.unfold(x, (2, 3), padding=(1, 2), stride=(2, 1), dilation=(1, 2)),
-        lambda x: F.unfold(x, (2, 3), padding=(1, 2), stride=(2, 1), dilation=(1, 2)), [IMAGE]),
+        lambda x: F.unfold(x, (2, 3), padding=(1, 2), stride=(2, 1), dilation=(1, 2)),
+        [IMAGE],
+    ),
     "an image of columns": (
-        lambda x: ops.fold(x, Tensor([9, 10], ms.int32), [2, 3], dilation=[3, 1], padding=[0, 1], stride=[6, 1])[..., :9, :10],
-        lambda x: F.fold(x, (9, 10), (2, 3), (3, 1), (0, 1), (6, 1)), [drawn(2, 3 * 6, 10)]),
+        lambda x: ops.fold(x, Tensor([9, 10], ms.int32), [2, 3], dilation=[3, 1], padding=[0, 1], stride=[6, 1])[
+            ..., :9, :10
+        ],
+        lambda x: F.fold(x, (9, 10), (2, 3), (3, 1), (0, 1), (6, 1)),
+        [drawn(2, 3 * 6, 10)],
+    ),
     "an image of columns that overlap": (
         lambda x: ops.fold(x, Tensor([3, 8], ms.int32), [2, 3], stride=[1, 1])[..., :3, :8],
-        lambda x: F.fold(x, (3, 8), (2, 3)), [drawn(2, 3 * 6, 12)]),
-    "patches in the channels": (lambda x: nn.Unfold([1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1])(x), lambda x: places_first(x, 2, 2), [IMAGE]),
-    "cubic, corners": (lambda x: resize(x, size=(11, 5), align_corners=True), lambda x: F.interpolate(x, (11, 5), mode="bicubic", align_corners=True), [IMAGE]),
+        lambda x: F.fold(x, (3, 8), (2, 3)),
+        [drawn(2, 3 * 6, 12)],
+    ),
+    "patches in the channels": (
+        lambda x: nn.Unfold([1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1])(x),
+        lambda x: places_first(x, 2, 2),
+        [IMAGE],
+    ),
+    "cubic, corners": (
+        lambda x: resize(x, size=(11, 5), align_corners=True),
+        lambda x: F.interpolate(x, (11, 5), mode="bicubic", align_corners=True),
+        [IMAGE],
+    ),
     "cubic, centres": (lambda x: resize(x, size=(9, 7)), lambda x: bicubic(x, (9, 7), True, -0.5), [IMAGE]),
     "cubic, first pixels": (first, lambda x: bicubic(x, (9, 7), False, -0.75), [IMAGE]),
-    "a line, corners": (lambda x: ops.interpolate(x, size=9, mode="linear", align_corners=True), lambda x: F.interpolate(x, 9, mode="linear", align_corners=True), [LINE]),
-    "a line, centres": (lambda x: ops.interpolate(x, size=7, mode="linear"), lambda x: F.interpolate(x, 7, mode="linear"), [LINE]),
+    "a line, corners": (
+        lambda x: ops.interpolate(x, size=9, mode="linear", align_corners=True),
+        lambda x: F.interpolate(x, 9, mode="linear", align_corners=True),
+        [LINE],
+    ),
+    "a line, centres": (
+        lambda x: ops.interpolate(x, size=7, mode="linear"),
+        lambda x: F.interpolate(x, 7, mode="linear"),
+        [LINE],
+    ),
     "crops": (lambda x, b: ops.crop_and_resize(x, b, Tensor(PICTURES, ms.int32), (4, 3)), crops, [LAST, BOXES]),
-    "crops of one pixel": (lambda x, b: ops.crop_and_resize(x, b, Tensor(PICTURES, ms.int32), (1, 1)), lambda x, b: crops(x, b, (1, 1)), [LAST, BOXES]),
+    "crops of one pixel": (
+        lambda x, b: ops.crop_and_resize(x, b, Tensor(PICTURES, ms.int32), (1, 1)),
+        lambda x, b: crops(x, b, (1, 1)),
+        [LAST, BOXES],
+    ),
     "regions": (lambda x: ops.ROIAlign(2, 2, 0.5, 2)(x, Tensor(REGIONS)), regions, [IMAGE]),
-    "places of a map": (lambda x: ops.affine_grid(x, (2, 3, 4, 5)), lambda x: F.affine_grid(x, (2, 3, 4, 5), align_corners=False), [drawn(2, 2, 3)]),
-    "places of a map, corners": (lambda x: ops.affine_grid(x, (2, 3, 4, 5), True), lambda x: F.affine_grid(x, (2, 3, 4, 5), align_corners=True), [drawn(2, 2, 3)]),
-    "places of a map in a volume": (lambda x: ops.affine_grid(x, (2, 3, 4, 5, 6)), lambda x: F.affine_grid(x, (2, 3, 4, 5, 6), align_corners=False), [drawn(2, 3, 4)]),
-    "margins": (lambda x: nn.MultiMarginLoss()(x, Tensor(LABELS)), lambda x: F.multi_margin_loss(x, torch.tensor(LABELS)), [ROWS]),
+    "places of a map": (
+        lambda x: ops.affine_grid(x, (2, 3, 4, 5)),
+        lambda x: F.affine_grid(x, (2, 3, 4, 5), align_corners=False),
+        [drawn(2, 2, 3)],
+    ),
+    "places of a map, corners": (
+        lambda x: ops.affine_grid(x, (2, 3, 4, 5), True),
+        lambda x: F.affine_grid(x, (2, 3, 4, 5), align_corners=True),
+        [drawn(2, 2, 3)],
+    ),
+    "places of a map in a volume": (
+        lambda x: ops.affine_grid(x, (2, 3, 4, 5, 6)),
+        lambda x: F.affine_grid(x, (2, 3, 4, 5, 6), align_corners=False),
+        [drawn(2, 3, 4)],
+    ),
+    "margins": (
+        lambda x: nn.MultiMarginLoss()(x, Tensor(LABELS)),
+        lambda x: F.multi_margin_loss(x, torch.tensor(LABELS)),
+        [ROWS],
+    ),
     "margins, squared and weighted": (
         lambda x: ops.multi_margin_loss(x, Tensor(LABELS), 2, 2, Tensor(np.abs(ROWS[0])), "none"),
-        lambda x: F.multi_margin_loss(x, torch.tensor(LABELS), 2, 2, torch.tensor(np.abs(ROWS[0])).double(), reduction="none"), [ROWS]),
-    "margins of several labels": (lambda x: nn.MultilabelMarginLoss()(x, Tensor(SEVERAL, ms.int32)), lambda x: F.multilabel_margin_loss(x, torch.tensor(SEVERAL)), [ROWS]),
-    "margins of several labels, each": (lambda x: nn.MultilabelMarginLoss("none")(x, Tensor(SEVERAL, ms.int32)), lambda x: F.multilabel_margin_loss(x, torch.tensor(SEVERAL), reduction="none"), [ROWS]),
-    "crops by another rule": (lambda x, b: ops.crop_and_resize(x, b, Tensor(PICTURES, ms.int32), (4, 3)), lambda x, b: crops(x, b + 0.02), [LAST, BOXES]),
-}  # fmt: skip
+        lambda x: F.multi_margin_loss(
+            x, torch.tensor(LABELS), 2, 2, torch.tensor(np.abs(ROWS[0])).double(), reduction="none"
+        ),
+        [ROWS],
+    ),
+    "margins of several labels": (
+        lambda x: nn.MultilabelMarginLoss()(x, Tensor(SEVERAL, ms.int32)),
+        lambda x: F.multilabel_margin_loss(x, torch.tensor(SEVERAL)),
+        [ROWS],
+    ),
+    "margins of several labels, each": (
+        lambda x: nn.MultilabelMarginLoss("none")(x, Tensor(SEVERAL, ms.int32)),
+        lambda x: F.multilabel_margin_loss(x, torch.tensor(SEVERAL), reduction="none"),
+        [ROWS],
+    ),
+    "crops by another rule": (
+        lambda x, b: ops.crop_and_resize(x, b, Tensor(PICTURES, ms.int32), (4, 3)),
+        lambda x, b: crops(x, b + 0.02),
+        [LAST, BOXES],
+    ),
+}
 
 
 if __name__ == "__main__":

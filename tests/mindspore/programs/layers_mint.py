@@ -28,7 +28,7 @@ __all__ = [
     "split",
     "table",
     "transpose",
-]  # fmt: skip
+]
 
 EPSILON = 1e-5  # of LayerNorm
 

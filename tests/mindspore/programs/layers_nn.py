@@ -28,7 +28,7 @@ __all__ = [
     "split",
     "table",
     "transpose",
-]  # fmt: skip
+]
 
 # Of LayerNorm. CANN's LayerNormGrad, which MindSpore calls for nn's, is not told of it and has 1e-12.
 EPSILON = 1e-7

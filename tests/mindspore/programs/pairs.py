@@ -19,11 +19,7 @@ class LeNet(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.c1, self.c2 = torch.nn.Conv2d(1, 6, 5, padding=2), torch.nn.Conv2d(6, 16, 5)
-        self.f1, self.f2, self.f3 = (
-            torch.nn.Linear(400, 120),
-            torch.nn.Linear(120, 84),
-            torch.nn.Linear(84, 10),
-        )
+        self.f1, self.f2, self.f3 = (torch.nn.Linear(400, 120), torch.nn.Linear(120, 84), torch.nn.Linear(84, 10))
 
     def forward(self, x):
         x = F.max_pool2d(F.relu(self.c1(x)), 2)
@@ -113,11 +109,7 @@ class Layer(torch.nn.Module):
     def __init__(self, d, heads, causal):
         super().__init__()
         self.heads, self.causal = heads, causal
-        self.n1, self.qkv, self.o = (
-            torch.nn.LayerNorm(d, M.EPSILON),
-            torch.nn.Linear(d, 3 * d),
-            torch.nn.Linear(d, d),
-        )
+        self.n1, self.qkv, self.o = (torch.nn.LayerNorm(d, M.EPSILON), torch.nn.Linear(d, 3 * d), torch.nn.Linear(d, d))
         self.n2, self.up, self.down = (
             torch.nn.LayerNorm(d, M.EPSILON),
             torch.nn.Linear(d, 4 * d),

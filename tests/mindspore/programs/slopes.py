@@ -53,10 +53,7 @@ def compared(function, expected, inputs, ours=None, theirs=None):
     (_, here), slopes = grad(*[Tensor(each) for each in inputs])
     slopes = [*listed(slopes[0]), *listed(slopes[1])] if of else listed(slopes)
     others = [each.grad for each in wide] + [each.grad for each in (theirs.parameters() if theirs else [])]
-    return [
-        apart(here, there.detach().numpy()),
-        max(apart(a, b.numpy()) for a, b in zip(slopes, others, strict=True)),
-    ]
+    return [apart(here, there.detach().numpy()), max(apart(a, b.numpy()) for a, b in zip(slopes, others, strict=True))]
 
 
 def main(cases):

@@ -30,14 +30,21 @@ CASES = {
     "limited norms of columns": (lambda x: ops.renorm(x, 1, 1, 2.5), lambda x: torch.renorm(x, 1, 1, 2.5), [ROWS]),
     "distances": (ops.pdist, torch.pdist, [ROWS]),
     "distances of order 3": (lambda x: ops.pdist(x, 3.0), lambda x: torch.pdist(x, 3.0), [ROWS]),
-    "filled": (lambda x: ops.index_fill(x, 1, Tensor([1, 3], ms.int32), 2.0), lambda x: x.index_fill(1, torch.tensor([1, 3]), 2.0), [ROWS]),
+    "filled": (
+        lambda x: ops.index_fill(x, 1, Tensor([1, 3], ms.int32), 2.0),
+        lambda x: x.index_fill(1, torch.tensor([1, 3]), 2.0),
+        [ROWS],
+    ),
     "products of segments": (
-        lambda x: ops.unsorted_segment_prod(x, Tensor([1, 0, 1, 0]), 2), lambda x: torch.stack([x[1] * x[3], x[0] * x[2]]), [ROWS]),
+        lambda x: ops.unsorted_segment_prod(x, Tensor([1, 0, 1, 0]), 2),
+        lambda x: torch.stack([x[1] * x[3], x[0] * x[2]]),
+        [ROWS],
+    ),
     "exponential of a matrix": (ops.matrix_exp, torch.linalg.matrix_exp, [ROWS[:, :4] / 2]),
     "products and a sum": (ops.addcmul, torch.addcmul, [ROWS, ROWS[::-1] + 1, POSITIVE]),
     "a quotient and a sum": (ops.addcdiv, torch.addcdiv, [ROWS, ROWS[::-1] + 1, POSITIVE]),
     "another order": (lambda x: ops.polygamma(Tensor(1, ms.int64), x), lambda x: torch.polygamma(2, x), [POSITIVE]),
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

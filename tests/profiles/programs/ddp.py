@@ -17,9 +17,7 @@ layers = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn
 model = torch.nn.parallel.DistributedDataParallel(layers, device_ids=[rank])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 x, y = torch.randn(32, 64).npu(), torch.randint(0, 10, (32,)).npu()
-config = P._ExperimentalConfig(
-    profiler_level=P.ProfilerLevel.Level1, export_type=[P.ExportType.Text, P.ExportType.Db]
-)
+config = P._ExperimentalConfig(profiler_level=P.ProfilerLevel.Level1, export_type=[P.ExportType.Text, P.ExportType.Db])
 watched = os.environ.get("PROFILED_RANK", str(rank)) == str(rank)
 profile = P.profile(
     activities=[P.ProfilerActivity.CPU, P.ProfilerActivity.NPU],

@@ -263,7 +263,7 @@ def main():
     runs = {
         "hostile": hostile, "closure": closure, "by hand": by_hand, "gradients": gradients, "long": long_run,
         "scaled": scaled, "uploads": uploads, "visits": many_visits, "transform": transform,
-    }  # fmt: skip
+    }
     found["plain"] = recorded(train)
     found["again"] = recorded(train)
     found["oracle run"] = recorded(lambda: train(oracle=oracle))

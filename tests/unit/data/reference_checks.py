@@ -275,7 +275,7 @@ def check_autocast_casts_as_cuda_does():
                     functional.gelu(low), functional.relu(low), low + low, functional.max_pool2d(low[None], 2),
                     nn.BatchNorm2d(2)(image.to(dtype)), functional.dropout(low, 0.5), torch.addcmul(low, low, low),
                     nn.MultiheadAttention(4, 2)(x[None], x[None], x[None])[0],
-                ]  # fmt: skip
+                ]
                 full = [
                     functional.softmax(low, -1), functional.log_softmax(low, -1), functional.layer_norm(low, (4,)),
                     functional.group_norm(image.to(dtype), 2), low.exp(), low.log(), low.pow(2), low.sum(),
@@ -283,7 +283,7 @@ def check_autocast_casts_as_cuda_does():
                     functional.cross_entropy(low, labels), functional.interpolate(image.to(dtype), scale_factor=2),
                     functional.binary_cross_entropy_with_logits(low, low), torch.cdist(low, low), low.rsqrt(),
                     torch.cat([x, low]), torch.stack([x, low]), x + low, torch.addcmul(x, low, low), low.cosh(),
-                ]  # fmt: skip
+                ]
                 assert [one.dtype for one in lower] == [dtype] * len(lower)
                 assert [one.dtype for one in full] == [torch.float32] * len(full)
                 assert low.sum(dtype=torch.float64).dtype == torch.float64
@@ -422,7 +422,7 @@ CASES = {
     "multi_margin_loss": (lambda x: functional.multi_margin_loss(x, torch.zeros(20, dtype=torch.long)), (20, 8)),
     "gelu": (functional.gelu, (200, 8)),
     "sum": (lambda x: x.sum(0), (300, 8)),
-}  # fmt: skip
+}
 
 
 def errors(name):
@@ -473,7 +473,7 @@ def check_results_in_place_and_out():
             (lambda y: y.addmm_(x, x), lambda y: y + x @ x),
             (lambda y: y.index_add_(0, torch.tensor([0, 0]), x[:2]), lambda y: y + torch.stack([x[0] + x[1], x[2] * 0, x[2] * 0])),
             (lambda y: y.index_put_((torch.tensor([0, 0]),), x[:2], accumulate=True), lambda y: y + torch.stack([x[0] + x[1], x[2] * 0, x[2] * 0])),
-        ):  # fmt: skip
+        ):
             y = x.clone()
             assert change(y) is y
             assert torch.allclose(y.float(), functional_form(x.double()).float(), atol=2e-3)

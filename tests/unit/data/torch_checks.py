@@ -104,7 +104,7 @@ def check_every_way_to_a_device_ends_on_the_cpu():
             torch.nn.Linear(2, 2, device="cuda").weight, torch.nn.Linear(2, 2).cuda().weight,
             torch.nn.Linear(2, 2).to(0).weight, torch.nn.Linear(2, 2).to(CUDA, torch.float64).weight,
             x.pin_memory(), torch.nn.DataParallel(torch.nn.Linear(3, 2)).cuda()(x),
-        ]  # fmt: skip
+        ]
         with torch.device("cuda"):
             moved.append(torch.empty(2))
         assert {tensor.device.type for tensor in moved} == {"cpu"}

@@ -19,9 +19,7 @@ def make_data(count, seed):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.encoder = nn.Sequential(
-            nn.Linear(20, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU()
-        )
+        self.encoder = nn.Sequential(nn.Linear(20, 64), nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
         self.dropout = nn.Dropout(0.15)
         self.classifier = nn.Linear(64, 5)
 

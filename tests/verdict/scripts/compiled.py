@@ -12,13 +12,9 @@ class Mixer(nn.Module):
         super().__init__()
         self.embed = nn.Linear(4, channels)
         self.norm1 = nn.LayerNorm(channels)
-        self.tokens = nn.Sequential(
-            nn.Linear(patches, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, patches)
-        )
+        self.tokens = nn.Sequential(nn.Linear(patches, 24), nn.GELU(), nn.Dropout(0.1), nn.Linear(24, patches))
         self.norm2 = nn.LayerNorm(channels)
-        self.channels = nn.Sequential(
-            nn.Linear(channels, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, channels)
-        )
+        self.channels = nn.Sequential(nn.Linear(channels, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, channels))
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x):

@@ -26,9 +26,7 @@ class Views(Dataset):
 class Encoder(nn.Module):
     def __init__(self, size=32, hidden=64, out=16):
         super().__init__()
-        self.backbone = nn.Sequential(
-            nn.Linear(size, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1)
-        )
+        self.backbone = nn.Sequential(nn.Linear(size, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Dropout(0.1))
         self.projector = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))
 
     def forward(self, x):

@@ -43,9 +43,7 @@ def main():
 
     text = corpus()
     loader = DataLoader(
-        TensorDataset(text[:-1].view(-1, 32), text[1:].view(-1, 32)),
-        batch_size=args.batch_size,
-        shuffle=False,
+        TensorDataset(text[:-1].view(-1, 32), text[1:].view(-1, 32)), batch_size=args.batch_size, shuffle=False
     )
     model = LanguageModel()
     if args.weights:

@@ -30,12 +30,7 @@ dataloader = DataLoader(dataset, batch_size=opt.batch_size, shuffle=True, drop_l
 
 netG = nn.Sequential(nn.Linear(opt.nz, 48), nn.ReLU(True), nn.Linear(48, 48), nn.ReLU(True), nn.Linear(48, 2))
 netD = nn.Sequential(
-    nn.Linear(2, 48),
-    nn.LeakyReLU(0.2),
-    nn.Dropout(0.1),
-    nn.Linear(48, 48),
-    nn.LeakyReLU(0.2),
-    nn.Linear(48, 1),
+    nn.Linear(2, 48), nn.LeakyReLU(0.2), nn.Dropout(0.1), nn.Linear(48, 48), nn.LeakyReLU(0.2), nn.Linear(48, 1)
 )
 netG.to(device)
 netD.to(device)

@@ -17,9 +17,7 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(outputs)
         self.shortcut = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
     def forward(self, x):
         out = F.relu(self.bn1(self.conv1(x)))
@@ -30,9 +28,7 @@ class BasicBlock(nn.Module):
 class ResNet(nn.Module):
     def __init__(self, classes=5):
         super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True)
-        )
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
         self.layer1 = BasicBlock(8, 8, 1)
         self.layer2 = BasicBlock(8, 16, 2)
         self.layer3 = BasicBlock(16, 16, 2)
@@ -71,9 +67,7 @@ def main():
     testloader = DataLoader(blobs(120), batch_size=60, shuffle=False, num_workers=0)
     net = ResNet().to(device)
     criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
-    optimizer = torch.optim.SGD(
-        net.parameters(), lr=args.lr, momentum=0.9, weight_decay=args.wd, nesterov=True
-    )
+    optimizer = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=0.9, weight_decay=args.wd, nesterov=True)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.epochs)
 
     for epoch in range(args.epochs):
@@ -95,9 +89,7 @@ def main():
             for inputs, targets in testloader:
                 correct += net(inputs.to(device)).argmax(1).eq(targets.to(device)).sum().item()
         best_acc = max(best_acc, 100.0 * correct / 120)
-        print(
-            f"Epoch {epoch}: train loss {train_loss / len(trainloader):.3f} | Acc: {100.0 * correct / 120:.3f}%"
-        )
+        print(f"Epoch {epoch}: train loss {train_loss / len(trainloader):.3f} | Acc: {100.0 * correct / 120:.3f}%")
     print(f"best Acc: {best_acc:.3f}%")
 
 

@@ -33,11 +33,7 @@ class Siamese(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(8, 16, 3, padding=1),
-            nn.ReLU(),
+            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU()
         )
         self.embed = nn.Sequential(nn.Flatten(), nn.Dropout(0.1), nn.Linear(256, 32))
 
@@ -65,9 +61,7 @@ def main():
     device = torch.device("cuda")
 
     digits = load_digits()
-    train_loader = DataLoader(
-        Pairs(digits.images[:1300], digits.target[:1300], 1), args.batch_size, shuffle=True
-    )
+    train_loader = DataLoader(Pairs(digits.images[:1300], digits.target[:1300], 1), args.batch_size, shuffle=True)
     test_loader = DataLoader(Pairs(digits.images[1000:], digits.target[1000:], 2), 128)
     model = Siamese().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.8)

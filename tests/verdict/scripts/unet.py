@@ -29,9 +29,13 @@ class Discs(Dataset):
 class DoubleConv(nn.Sequential):
     def __init__(self, inputs, outputs):
         super().__init__(
-            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True),
-            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True),
-        )  # fmt: skip
+            nn.Conv2d(inputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+        )
 
 
 class UNet(nn.Module):
@@ -72,9 +76,7 @@ def main():
     train_loader = DataLoader(Discs(160), shuffle=True, batch_size=args.batch_size, pin_memory=True)
     model = UNet().to(device=device)
     optimizer = optim.RMSprop(model.parameters(), lr=args.lr, weight_decay=1e-6, momentum=0.7)
-    scheduler = optim.lr_scheduler.PolynomialLR(
-        optimizer, total_iters=args.epochs * len(train_loader), power=0.9
-    )
+    scheduler = optim.lr_scheduler.PolynomialLR(optimizer, total_iters=args.epochs * len(train_loader), power=0.9)
     criterion = nn.BCEWithLogitsLoss()
 
     for epoch in range(1, args.epochs + 1):

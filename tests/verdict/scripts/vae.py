@@ -17,9 +17,7 @@ torch.manual_seed(args.seed)
 device = torch.device("cuda")
 
 pixels = torch.tensor(load_digits().data / 16.0, dtype=torch.float32)
-train_loader = DataLoader(
-    TensorDataset(pixels[:1400]), batch_size=args.batch_size, shuffle=True, pin_memory=True
-)
+train_loader = DataLoader(TensorDataset(pixels[:1400]), batch_size=args.batch_size, shuffle=True, pin_memory=True)
 test_loader = DataLoader(TensorDataset(pixels[1400:]), batch_size=args.batch_size)
 
 

@@ -41,9 +41,7 @@ def run(case: dict[str, Any], files: list[Path]) -> list[int]:
         file.write_bytes(b"")
     children = []
     for rank in range(ranks):
-        own = (
-            {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks)} if ranks > 1 else {}
-        )
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks)} if ranks > 1 else {}
         child = os.fork()
         if child == 0:
             _become(HERE / f"{case['script']}.py", variables | own, files[rank % len(files)])
@@ -51,11 +49,7 @@ def run(case: dict[str, Any], files: list[Path]) -> list[int]:
     statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     for file in files:
         text = file.read_text("utf-8", "replace")
-        for path, name in (
-            (str(HERE), "/job"),
-            (sysconfig.get_paths()["purelib"], "/env"),
-            (sys.prefix, "/env"),
-        ):
+        for path, name in ((str(HERE), "/job"), (sysconfig.get_paths()["purelib"], "/env"), (sys.prefix, "/env")):
             text = text.replace(path, name)
         file.write_text(text, "utf-8")
     return statuses

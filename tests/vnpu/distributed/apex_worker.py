@@ -10,14 +10,7 @@ from typing import Any
 
 from job import Section, run_sections
 
-SECTIONS = (
-    "distributed_data_parallel",
-    "gradient_options",
-    "combine_ddp",
-    "overflow",
-    "sync_batch_norm",
-    "reducer",
-)
+SECTIONS = ("distributed_data_parallel", "gradient_options", "combine_ddp", "overflow", "sync_batch_norm", "reducer")
 STEPS, SHARE = 3, 4  # optimizer steps, samples of a rank
 
 

@@ -27,9 +27,7 @@ COLLECTIVES: dict[str, Call] = {
     "HcclAllReduce": lambda rank, at, count, kind: rank.call("HcclAllReduce", at, at, count, kind, SUM),
     "HcclBroadcast": lambda rank, at, count, kind: rank.call("HcclBroadcast", at, count, kind, 0),
     "HcclAllGather": lambda rank, at, count, kind: rank.call("HcclAllGather", at, at, count, kind),
-    "HcclReduceScatter": lambda rank, at, count, kind: rank.call(
-        "HcclReduceScatter", at, at, count, kind, SUM
-    ),
+    "HcclReduceScatter": lambda rank, at, count, kind: rank.call("HcclReduceScatter", at, at, count, kind, SUM),
     "HcclAlltoAll": lambda rank, at, count, kind: rank.call("HcclAlltoAll", at, count, kind, at, count, kind),
     "HcclBarrier": lambda rank, _at, _count, _kind: rank.call("HcclBarrier"),
 }

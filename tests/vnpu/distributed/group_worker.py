@@ -203,10 +203,7 @@ def sections() -> dict[str, Section]:
     def batched_point_to_point() -> None:
         following, before = (rank + 1) % size, (rank - 1) % size
         out = torch.empty(300_000, device="npu")
-        calls = [
-            dist.P2POp(dist.isend, npu(rank, 300_000, "float32"), following),
-            dist.P2POp(dist.irecv, out, before),
-        ]
+        calls = [dist.P2POp(dist.isend, npu(rank, 300_000, "float32"), following), dist.P2POp(dist.irecv, out, before)]
         for work in dist.batch_isend_irecv(calls if rank % 2 else calls[::-1]):
             work.wait()
         same(out, held(before, 300_000, "float32"))

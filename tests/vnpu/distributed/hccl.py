@@ -113,14 +113,7 @@ class Rank:
         """Device address of a copy of the values."""
         array = encode(values, kind)
         address = self.room(array.size, kind)
-        acl(
-            "aclrtMemcpy",
-            address,
-            array.nbytes,
-            array.ctypes.data_as(ctypes.c_void_p),
-            array.nbytes,
-            HOST_TO_DEVICE,
-        )
+        acl("aclrtMemcpy", address, array.nbytes, array.ctypes.data_as(ctypes.c_void_p), array.nbytes, HOST_TO_DEVICE)
         return address
 
     def room(self, count: int, kind: str = "float32") -> int:
@@ -132,14 +125,7 @@ class Rank:
         """What lies at the address once the stream is done."""
         self.wait()
         array = np.empty(count, TYPES[kind][1])
-        acl(
-            "aclrtMemcpy",
-            array.ctypes.data_as(ctypes.c_void_p),
-            array.nbytes,
-            address,
-            array.nbytes,
-            DEVICE_TO_HOST,
-        )
+        acl("aclrtMemcpy", array.ctypes.data_as(ctypes.c_void_p), array.nbytes, address, array.nbytes, DEVICE_TO_HOST)
         return decode(array)
 
     def wait(self) -> None:

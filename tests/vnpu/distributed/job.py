@@ -22,21 +22,9 @@ def torchrun(script: Path, size: int, *arguments: str, **variables: str) -> str:
     environ = os.environ | vnpu.environment() | {"OMP_NUM_THREADS": "1"} | variables
     environ["PYTHONPATH"] = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])
     # A rendezvous on a free port, chosen by torchrun: two jobs at once do not meet.
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        f"--nproc-per-node={size}",
-        str(script),
-    ]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}", str(script)]
     done = subprocess.run(
-        [*command, *arguments],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
+        [*command, *arguments], env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     return done.stdout
 

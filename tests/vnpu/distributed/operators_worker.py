@@ -9,12 +9,7 @@ from pathlib import Path
 
 from job import Section, run_sections
 
-SECTIONS = (
-    "matmul_all_reduce",
-    "all_gather_matmul",
-    "matmul_reduce_scatter",
-    "beside_collectives_in_another_order",
-)
+SECTIONS = ("matmul_all_reduce", "all_gather_matmul", "matmul_reduce_scatter", "beside_collectives_in_another_order")
 
 
 def sections() -> dict[str, Section]:

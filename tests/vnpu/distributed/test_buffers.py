@@ -221,10 +221,7 @@ except HcclError as error:
         ("level0:NA;level1:ring", "made"),
         ("allreduce=level0:NA;level1:H-D_R/others=level1:NHR", "made"),
         ("a" * 1599, 'hcclAlgo is "' + "a" * 60 + '..."'),
-        *(
-            (text, f'hcclAlgo is "{text}"; it names')
-            for text in ("level0", "level0:NA;", "=level0:NA", "levelx:NA")
-        ),
+        *((text, f'hcclAlgo is "{text}"; it names') for text in ("level0", "level0:NA;", "=level0:NA", "levelx:NA")),
     ],
 )
 def test_algorithms_are_named_by_level(algorithm: str, said: str) -> None:

@@ -30,12 +30,7 @@ from hccl import (
 )
 
 pytestmark = pytest.mark.device
-REDUCTIONS: dict[int, Callable[[Any, Any], Any]] = {
-    SUM: np.add,
-    PROD: np.multiply,
-    MAX: np.maximum,
-    MIN: np.minimum,
-}
+REDUCTIONS: dict[int, Callable[[Any, Any], Any]] = {SUM: np.add, PROD: np.multiply, MAX: np.maximum, MIN: np.minimum}
 # One element, less and more than a message's padding, more than a ring of 1 MiB: the sizes at which code paths change.
 COUNTS = [1, 7, 1000, 300_000]
 
@@ -126,9 +121,7 @@ def test_all_ranks_get_the_same_bits_every_time() -> None:
 
     everything = {run for runs in results(4, body) for run in runs}
     assert len(everything) == 1
-    np.testing.assert_allclose(
-        np.frombuffer(everything.pop(), np.float32), data.astype(np.float64).sum(0), 0, 2e-6
-    )
+    np.testing.assert_allclose(np.frombuffer(everything.pop(), np.float32), data.astype(np.float64).sum(0), 0, 2e-6)
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -172,9 +172,7 @@ def test_what_is_queued_ends_soon_after_the_communicator_is_destroyed() -> None:
             rank.call("HcclAllReduce", at, at, 10, FLOAT32, SUM)
             time.sleep(0.2)  # most often it is waiting for rank 1 then
             rank.destroy()
-            with pytest.raises(
-                ascendcl.AclError, match=r"nothing came for 5 s \(after HcclCommDestroy\): rank 1"
-            ):
+            with pytest.raises(ascendcl.AclError, match=r"nothing came for 5 s \(after HcclCommDestroy\): rank 1"):
                 rank.wait()
             return time.monotonic() - start
         finally:

@@ -31,9 +31,13 @@ def folder(tmp_path_factory):
         words = ["run", "-q", "--record", name, "--on", device, "--level", level, "--filter", "step=0"]
         words += ["--nproc", str(processes)] if processes > 1 else []
         ended = subprocess.run(
-            [sys.executable, "-m", "torchport", *words, str(SCRIPT), str(seed)], cwd=made, capture_output=True,
-            text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+            [sys.executable, "-m", "torchport", *words, str(SCRIPT), str(seed)],
+            cwd=made,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
         assert ended.returncode == 0, ended.stderr
     return made
 
@@ -56,7 +60,5 @@ def test_other_samples_are_named(folder):
 
 
 def test_what_has_no_samples_is_said(folder):
-    with pytest.raises(
-        TorchportError, match="does not have what the model was given, so a batch cannot be rebuilt"
-    ):
+    with pytest.raises(TorchportError, match="does not have what the model was given, so a batch cannot be rebuilt"):
         find_culprit(folder / "alone", folder / "statistics")

@@ -108,9 +108,7 @@ def test_every_other_rank_is_told_what_is_wrong(fault: str) -> None:
                 assert answer["code"] == (REMOTE if "has failed before" in answer["error"] else code)
                 assert answer["watchdog"] in answer["error"]
             later = job.answer(number)
-            assert [f"{name} #2" in message for name, message in zip(COLLECTIVES, later, strict=True)] == [
-                True
-            ] * 6
+            assert [f"{name} #2" in message for name, message in zip(COLLECTIVES, later, strict=True)] == [True] * 6
             assert job.ranks[number].wait() == 0
         if fault in ("missing", "wrong"):
             job.ranks[VICTIM].communicate("go on\n")

@@ -40,18 +40,10 @@ def test_every_other_rank_ends_and_says_why(fault: str, collective: str, tmp_pat
     ranks = []
     try:
         for rank in range(SIZE):
-            command = [
-                sys.executable,
-                str(HERE / "fault_worker.py"),
-                str(tmp_path / "store"),
-                str(rank),
-                str(SIZE),
-            ]
+            command = [sys.executable, str(HERE / "fault_worker.py"), str(tmp_path / "store"), str(rank), str(SIZE)]
             output = (tmp_path / f"{rank}.log").open("w")
             ranks.append(
-                subprocess.Popen(
-                    [*command, collective, fault], env=environ, stdout=output, stderr=subprocess.STDOUT
-                )
+                subprocess.Popen([*command, collective, fault], env=environ, stdout=output, stderr=subprocess.STDOUT)
             )
         for number, rank in enumerate(ranks):
             if number == VICTIM:

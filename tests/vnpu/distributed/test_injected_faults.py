@@ -44,14 +44,7 @@ dist.destroy_process_group()
 def test_a_job_is_started_again_and_goes_on(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     logs = tmp_path / "logs"
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node=2",
-        "--max-restarts=1",
-    ]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
     command += [f"--log-dir={logs}", "--redirects=3", str(tmp_path / "train.py"), str(tmp_path / "saved.pt")]
     # The 5th collective of rank 1 is the all-reduce of the third step.
     # Without the first torchrun 2.13 hands rank 1 the root info of the attempt before, whose rank 0 has ended.
@@ -63,7 +56,7 @@ def test_a_job_is_started_again_and_goes_on(tmp_path: Path) -> None:
     }
     ended = subprocess.run(
         command, env=os.environ | vnpu.environment() | variables, capture_output=True, text=True, check=False
-    )  # fmt: skip
+    )
     assert ended.returncode == 0, ended.stderr
     (second,) = logs.glob("*/attempt_1")
     for rank in (0, 1):

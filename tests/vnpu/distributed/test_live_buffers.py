@@ -74,9 +74,8 @@ def test_memory_of_another_device_is_named(name: str) -> None:
         return bad, message
 
     address, message = alone(body)
-    assert (
-        f"the allocation of 64 bytes at {address:#x} on virtual NPU 1, and the stream is one of virtual NPU 0"
-        in (message)
+    assert f"the allocation of 64 bytes at {address:#x} on virtual NPU 1, and the stream is one of virtual NPU 0" in (
+        message
     )
 
 
@@ -121,9 +120,7 @@ def test_buffers_that_fill_their_allocation() -> None:
             acl("aclrtMemset", target, 64, 0, 64)
             # From within the one, to the end of the other.
             bad, good = (
-                (target + 52, source + 4)
-                if name in ("HcclAllGather", "HcclAlltoAll")
-                else (source + 4, target + 52)
+                (target + 52, source + 4) if name in ("HcclAllGather", "HcclAlltoAll") else (source + 4, target + 52)
             )
             rank.call(name, *CALLS[name](bad, good, 3))
             seen.append(rank.get(target + 52, 3).tolist())

@@ -29,9 +29,7 @@ TABLE: dict[str, Any] = {
     "server_list": [
         {
             "server_id": "127.0.0.1",
-            "device": [
-                {"device_id": str(i), "device_ip": "10.0.0.1", "rank_id": str(2 - i)} for i in range(RANKS)
-            ],
+            "device": [{"device_id": str(i), "device_ip": "10.0.0.1", "rank_id": str(2 - i)} for i in range(RANKS)],
         }
     ],
     "status": "completed",
@@ -87,34 +85,19 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "words": ('"rank_id" "rank_id"', "cannot be read: line 1 is no JSON: the end was expected"),
     "a list": ([TABLE], "has no object at its top"),
     "of servers none": ({"version": "1.0"}, "has no server_list"),
-    "servers that are none": (
-        {"server_list": "rank_id"},
-        "has a server_list that is no list of at least one",
-    ),
+    "servers that are none": ({"server_list": "rank_id"}, "has a server_list that is no list of at least one"),
     "no servers": ({"server_list": []}, "has a server_list that is no list of at least one"),
     "a server that is none": ({"server_list": [1]}, "has no object at server_list[0]"),
     "a server without a name": ({"server_list": [{}]}, "has no server_list[0].server_id"),
-    "count": (
-        changed(lambda t, d: t.update(server_count="2")),
-        "has 2 as server_count and 1 in its server_list",
-    ),
+    "count": (changed(lambda t, d: t.update(server_count="2")), "has 2 as server_count and 1 in its server_list"),
     "count that is none": (changed(lambda t, d: t.update(server_count="one")), 'has "one" as server_count'),
     "status": (changed(lambda t, d: t.update(status="initializing")), 'has not the status "completed"'),
     "no devices": (changed(lambda t, d: d.clear()), "has a server_list[0].device that is no list"),
     "device": (changed(lambda t, d: d.append("3")), "has no object at server_list[0].device[3]"),
     "no rank": (changed(lambda t, d: d[0].pop("rank_id")), f"has no {FIRST}.rank_id"),
-    "rank as a number": (
-        changed(lambda t, d: d[0].update(rank_id=2)),
-        f"has a {FIRST}.rank_id that is no string",
-    ),
-    "negative": (
-        changed(lambda t, d: d[0].update(rank_id="-1")),
-        f'has "-1" as {FIRST}.rank_id, which is no number',
-    ),
-    "large": (
-        changed(lambda t, d: d[0].update(rank_id="4294967296")),
-        f'has "4294967296" as {FIRST}.rank_id, which',
-    ),
+    "rank as a number": (changed(lambda t, d: d[0].update(rank_id=2)), f"has a {FIRST}.rank_id that is no string"),
+    "negative": (changed(lambda t, d: d[0].update(rank_id="-1")), f'has "-1" as {FIRST}.rank_id, which is no number'),
+    "large": (changed(lambda t, d: d[0].update(rank_id="4294967296")), f'has "4294967296" as {FIRST}.rank_id, which'),
     "beyond": (changed(lambda t, d: d[0].update(rank_id="3")), f"has 3 as {FIRST}.rank_id; there are 3"),
     "twice": (changed(lambda t, d: d[0].update(rank_id="0")), "has 0 as rank_id twice"),
     "no device id": (changed(lambda t, d: d[0].pop("device_id")), f"has no {FIRST}.device_id"),

@@ -38,9 +38,7 @@ CASES = [
 
 
 @pytest.fixture
-def outcomes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[str]]:
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What each rank says of each section. A job runs once for all of pytest's processes: the first one leaves this in
     the folder that they share, the others wait for it."""
     worker, size, version = request.param

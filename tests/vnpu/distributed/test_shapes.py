@@ -73,9 +73,7 @@ def trained(ranks: list[list[list[list[int]]]]) -> list[float]:
         for batch in batches:
             for i in batch:
                 x = [math.sin(i), math.cos(i), 1.0]
-                error = sum(
-                    (w - true) * one for w, true, one in zip(weight, (1.0, -2.0, 0.5), x, strict=True)
-                )
+                error = sum((w - true) * one for w, true, one in zip(weight, (1.0, -2.0, 0.5), x, strict=True))
                 total = [sum_ + 2 * error * one / len(batch) for sum_, one in zip(total, x, strict=True)]
         weight = [w - 0.1 * one / len(batches) for w, one in zip(weight, total, strict=True)]
     return weight
@@ -119,26 +117,22 @@ def test_the_data_is_shared_out_or_a_warning_says_that_it_is_not(
         assert each[0][0] != each[0][1]  # the sampler knows the epoch
 
 
-def test_one_rank_speaks_and_saves_the_model_itself(
-    shape: str, converted: Mapping[str, tuple[Path, Result]]
-) -> None:
+def test_one_rank_speaks_and_saves_the_model_itself(shape: str, converted: Mapping[str, tuple[Path, Result]]) -> None:
     folder, _ = converted[shape]
     said = [
-        [line for line in (folder / f"said-{rank}.txt").read_text().splitlines() if line.split()[:1] and
-         line.split()[0] in ("epoch", "step", "12")]
+        [
+            line
+            for line in (folder / f"said-{rank}.txt").read_text().splitlines()
+            if line.split()[:1] and line.split()[0] in ("epoch", "step", "12")
+        ]
         for rank in (0, 1)
-    ]  # fmt: skip
+    ]
     assert said[0] and not said[1]
     (model,) = folder.glob("model.pt")
     names = model.read_bytes()
     assert b"weight" in names and b"module.fc.weight" not in names and b"DistributedDataParallel" not in names
 
 
-def test_gradients_are_averaged_where_the_optimizer_steps(
-    converted: Mapping[str, tuple[Path, Result]],
-) -> None:
+def test_gradients_are_averaged_where_the_optimizer_steps(converted: Mapping[str, tuple[Path, Result]]) -> None:
     folder, _ = converted["accumulated"]
-    assert (
-        "model.require_backward_grad_sync = (step + 1) % ACCUMULATE == 0\n"
-        in (folder / "train.py").read_text()
-    )
+    assert "model.require_backward_grad_sync = (step + 1) % ACCUMULATE == 0\n" in (folder / "train.py").read_text()

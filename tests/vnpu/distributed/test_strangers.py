@@ -48,9 +48,7 @@ def parts(info: RootInfo) -> tuple[bytes, int]:
 
 
 def introduction(identity: bytes, rank: int = 1, ranks: int = 2, port: int = 1) -> bytes:
-    return INTRODUCTION.pack(
-        identity, ranks, rank, socket.inet_aton("127.0.0.1"), port, 4321, b"elsewhere" + 55 * b"!"
-    )
+    return INTRODUCTION.pack(identity, ranks, rank, socket.inet_aton("127.0.0.1"), port, 4321, b"elsewhere" + 55 * b"!")
 
 
 def connect(port: int, says: bytes = b"") -> socket.socket:
@@ -205,11 +203,7 @@ def test_a_crowd_does_not_use_up_all_descriptors() -> None:
     environ = os.environ | vnpu.environment() | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with (
         subprocess.Popen(
-            [sys.executable, "-c", RANK_1],
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", RANK_1], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as second,
         crowd(peer, 150),
     ):

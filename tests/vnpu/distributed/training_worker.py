@@ -40,12 +40,7 @@ def sections() -> dict[str, Section]:
 
     def model(norm: bool = False) -> nn.Module:
         torch.manual_seed(1)
-        layers = [
-            nn.Conv2d(1, 6, 3, padding=1),
-            nn.BatchNorm2d(6) if norm else nn.Identity(),
-            nn.Tanh(),
-            nn.Flatten(),
-        ]
+        layers = [nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6) if norm else nn.Identity(), nn.Tanh(), nn.Flatten()]
         return nn.Sequential(*layers, nn.Linear(6 * 64, 16), nn.Tanh(), nn.Linear(16, 10)).npu()
 
     def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -77,9 +72,7 @@ def sections() -> dict[str, Section]:
             optimizer.step()
         return net
 
-    def alone(
-        make: Callable[[object], torch.optim.Optimizer] = sgd, norm: bool = False
-    ) -> dict[str, torch.Tensor]:
+    def alone(make: Callable[[object], torch.optim.Optimizer] = sgd, norm: bool = False) -> dict[str, torch.Tensor]:
         net = model(norm)
         return {k: v.cpu() for k, v in train(net, make(net.parameters()), batch).state_dict().items()}
 

@@ -53,11 +53,7 @@ def measuring(events: list[dict[str, Any]], told: Told) -> Iterator[Draws]:
     patches = Patches()
     state = torch.get_rng_state()
     stream = Draws(
-        torch,
-        0,
-        site,
-        lambda operator, where: told.append((operator, where)),
-        lambda **one: events.append(one),
+        torch, 0, site, lambda operator, where: told.append((operator, where)), lambda **one: events.append(one)
     )
     stream.install(patches)
     yield stream

@@ -40,17 +40,17 @@ WRONG = {
     "not a number": ("normal_", (X,), lambda x, *a, generator: x.fill_(math.nan)),
     "bounds unused": ("uniform_", (X, -1.0, 3.0), lambda x, *a, generator: x.uniform_()),
     "twice the range": ("uniform_", (X,), lambda x, *a, generator: x.uniform_(0, 2)),
-    "one included": ("uniform_", (X,), lambda x, *a, generator: x.uniform_().clamp_(min=0.5).mul_(2).sub_(1).div_(x.max())),
+    "one included": (
+        "uniform_",
+        (X,),
+        lambda x, *a, generator: x.uniform_().clamp_(min=0.5).mul_(2).sub_(1).div_(x.max()),
+    ),
     "nothing drawn": ("uniform_", (X,), lambda x, *a, generator: x.zero_()),
     "the bound included": ("random_.to", (X, 10), lambda x, to, generator: x.random_(to + 1)),
     "one too low": ("random_.from", (X, 5, 9), lambda x, low, to, generator: x.random_(low - 1, to)),
     "the other share": ("bernoulli_.float", (X, 0.3), lambda x, p, generator: x.bernoulli_(1 - p)),
-    "shares ignored": (
-        "bernoulli", (torch.linspace(0, 1, N),), lambda p, generator: p.new_empty(N).bernoulli_(0.5)
-    ),
-    "shares rounded to one": (
-        "bernoulli_.Tensor", (X, torch.linspace(0, 1, N)), lambda x, p, generator: p.round()
-    ),
+    "shares ignored": ("bernoulli", (torch.linspace(0, 1, N),), lambda p, generator: p.new_empty(N).bernoulli_(0.5)),
+    "shares rounded to one": ("bernoulli_.Tensor", (X, torch.linspace(0, 1, N)), lambda x, p, generator: p.round()),
     "numbers between": ("bernoulli_.float", (X, 0.5), lambda x, p, generator: x.fill_(0.5)),
     "another rate": ("exponential_", (X, 2.0), lambda x, rate, generator: x.exponential_(2.1)),
     "the inverse rate": ("exponential_", (X, 2.0), lambda x, rate, generator: x.exponential_(0.5)),
@@ -58,34 +58,42 @@ WRONG = {
     "one too few": ("randperm", (N,), lambda n: torch.arange(n - 1)),
     "nothing permuted": ("randperm", (N,), torch.arange),
     "weights ignored": (
-        "multinomial", (WEIGHTS, 5, True), lambda w, n, r, generator: torch.multinomial(torch.ones_like(w), n, r)
+        "multinomial",
+        (WEIGHTS, 5, True),
+        lambda w, n, r, generator: torch.multinomial(torch.ones_like(w), n, r),
     ),
-    "drawn twice": (
-        "multinomial", (WEIGHTS, 5, False), lambda w, n, r, generator: torch.multinomial(w, n, True)
-    ),
+    "drawn twice": ("multinomial", (WEIGHTS, 5, False), lambda w, n, r, generator: torch.multinomial(w, n, True)),
     "the weightless": (
-        "multinomial", (torch.tensor([0.0, 1, 1e-3]), 1, True),
+        "multinomial",
+        (torch.tensor([0.0, 1, 1e-3]), 1, True),
         lambda w, n, r, generator: torch.multinomial(w + 1e-2, n, r),
     ),
     "means forgotten": (
-        "normal.Tensor_float", (torch.arange(1000.0), 1.0), lambda mean, std, generator: mean.clone().normal_()
+        "normal.Tensor_float",
+        (torch.arange(1000.0), 1.0),
+        lambda mean, std, generator: mean.clone().normal_(),
     ),
     "slopes of another layer": (
-        "rrelu_with_noise", (X, X, 0.1, 0.3, True), lambda x, noise, *a: x * noise.uniform_(0.1, 0.4)
+        "rrelu_with_noise",
+        (X, X, 0.1, 0.3, True),
+        lambda x, noise, *a: x * noise.uniform_(0.1, 0.4),
     ),
     "attention without dropout": (
-        "scaled_dot_product_attention", (torch.zeros(1, 1, 4, 8), X, X, None, 0.1),
+        "scaled_dot_product_attention",
+        (torch.zeros(1, 1, 4, 8), X, X, None, 0.1),
         lambda q, k, v, *a: functional.scaled_dot_product_attention(q, k, v),
     ),
     "attention with an unscaled mask": (
-        "scaled_dot_product_attention", (torch.zeros(1, 1, 4, 8), X, X, None, 0.1),
+        "scaled_dot_product_attention",
+        (torch.zeros(1, 1, 4, 8), X, X, None, 0.1),
         lambda q, k, v, *a: functional.scaled_dot_product_attention(q, k, v, dropout_p=0.1) * 0.9,
     ),
     "a recurrent layer without dropout": (
-        "gru.input", (torch.zeros(4, 2, 8), X, [], True, 2, 0.2, True, False, False),
+        "gru.input",
+        (torch.zeros(4, 2, 8), X, [], True, 2, 0.2, True, False, False),
         lambda data, hidden, weights, biases, layers, p, *a: torch.gru(data, hidden, weights, biases, layers, 0.0, *a),
     ),
-}  # fmt: skip
+}
 
 
 def measured(operator: str, arguments: tuple, kernel) -> dict:
@@ -121,9 +129,7 @@ def test_few_numbers_are_drawn_again():
     assert measured("uniform_", (torch.empty(100),), kernel)["count"] == 1000
     assert calls == [100] * 10
     assert measured("uniform_", (torch.empty(2),), kernel)["count"] == 2 * own.REPEATS
-    assert (
-        measured("uniform_", (torch.empty(10 * MOST),), kernel)["count"] == MOST
-    )  # nor more than are looked at
+    assert measured("uniform_", (torch.empty(10 * MOST),), kernel)["count"] == MOST  # nor more than are looked at
 
 
 def empty(dtype, count=N):
@@ -154,7 +160,7 @@ DEVICES_OWN = {
     "scaled_dot_product_attention": lambda t: functional.scaled_dot_product_attention(
         *[torch.ones(2, 2, 8, 16, dtype=t, device="npu")] * 3, dropout_p=0.2
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -274,12 +280,7 @@ def test_nothing_that_a_script_sees_changes(events, told):
             patches.undo()
             torch.set_rng_state(state)
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-    assert {event["operator"] for event in events} == {
-        "uniform_",
-        "native_dropout",
-        "randperm",
-        "multinomial",
-    }
+    assert {event["operator"] for event in events} == {"uniform_", "native_dropout", "randperm", "multinomial"}
     assert told == []
 
 
@@ -367,9 +368,7 @@ def test_modes_of_the_script_see_none_of_it(measuring, events):
         torch.nn.functional.scaled_dot_product_attention(x, x, x, dropout_p=0.2)
     assert "aten.eye.default" not in seen
     assert len([one for one in seen if "dropout" in one]) <= 2
-    assert [event["operator"] for event in events] == [
-        "native_dropout"
-    ] * 3  # the attention's own is not tried here
+    assert [event["operator"] for event in events] == ["native_dropout"] * 3  # the attention's own is not tried here
 
 
 PROGRAM = """
@@ -393,18 +392,11 @@ def test_the_port_alone_records_it(side, tmp_path):
     out.mkdir()
     (out / "recording.json").write_text(json.dumps({}))
     run = subprocess.run(
-        [sys.executable, "train.py"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "train.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == (0 if side != "" else 1), run.stderr  # by itself it cannot draw float64
     (journal,) = (out / "processes").glob("*/steps.jsonl")
-    events = [
-        event for event in map(json.loads, journal.read_text().splitlines()) if event["kind"] == "drawn"
-    ]
+    events = [event for event in map(json.loads, journal.read_text().splitlines()) if event["kind"] == "drawn"]
     if side != PORT:
         assert events == []
         return

@@ -279,9 +279,7 @@ def test_traced_code_draws_the_same(device, draws):
 
 @DEVICES
 def test_gradients_of_samples_have_masks_of_their_own(device, draws):
-    gradients = torch.func.vmap(
-        torch.func.grad(lambda x: functional.dropout(x).square().sum()), randomness="different"
-    )
+    gradients = torch.func.vmap(torch.func.grad(lambda x: functional.dropout(x).square().sum()), randomness="different")
     first, second = gradients(torch.ones(2, 50, device=device))
     assert set(first.tolist()) == {0.0, 8.0}
     assert not torch.equal(first, second)
@@ -290,9 +288,7 @@ def test_gradients_of_samples_have_masks_of_their_own(device, draws):
 @DEVICES
 def test_vmap_decides_whether_samples_share_a_mask(device, draws):
     def masks(randomness):
-        return torch.func.vmap(lambda x: functional.dropout(x), randomness=randomness)(
-            torch.ones(3, 50, device=device)
-        )
+        return torch.func.vmap(lambda x: functional.dropout(x), randomness=randomness)(torch.ones(3, 50, device=device))
 
     assert torch.equal(*masks("same")[:2])
     assert not torch.equal(*masks("different")[:2])

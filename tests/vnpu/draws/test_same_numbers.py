@@ -27,11 +27,7 @@ FUNCTIONS = {
     "default_device": lambda d: in_device(d, lambda: torch.rand(5)),
     "requires_grad": lambda d: torch.randn(5, device=torch.device(d), requires_grad=True),
     "out": lambda d: torch.rand(5, out=torch.empty(5, device=d)),
-    "like": lambda d: [
-        torch.rand_like(empty(d)),
-        torch.randn_like(empty(d)),
-        torch.randint_like(empty(d), 9),
-    ],
+    "like": lambda d: [torch.rand_like(empty(d)), torch.randn_like(empty(d)), torch.randint_like(empty(d), 9)],
     "randint": lambda d: [torch.randint(-3, 9, (50,), device=d), torch.randint(2**40, (50,), device=d)],
     "randperm": lambda d: [torch.randperm(50, device=d), torch.randperm(50, device=d, dtype=torch.int32)],
     "normal": lambda d: torch.normal(2.0, 3.0, (50,), device=d),
@@ -48,11 +44,7 @@ FUNCTIONS = {
     "uniform_": lambda d: empty(d).uniform_(-2, 3),
     "uniform_transposed": lambda d: empty(d).t().uniform_(),
     "normal_": lambda d: [empty(d, dtype).normal_(-2, 3) for dtype in DTYPES],
-    "random_": lambda d: [
-        empty(d).random_(),
-        empty(d, torch.uint8).random_(),
-        empty(d, torch.int64).random_(5),
-    ],
+    "random_": lambda d: [empty(d).random_(), empty(d, torch.uint8).random_(), empty(d, torch.int64).random_(5)],
     "exponential_": lambda d: empty(d).exponential_(2),
     "geometric_": lambda d: empty(d).geometric_(0.3),
     "log_normal_": lambda d: empty(d).log_normal_(),
@@ -88,12 +80,7 @@ def test_functions(name, both, told):
 
 def test_where_and_whether_it_requires_grad_is_kept(draws):
     made = torch.randn(5, device="npu", dtype=torch.float16, requires_grad=True)
-    assert (made.device.type, made.dtype, made.requires_grad, made.is_leaf) == (
-        "npu",
-        torch.float16,
-        True,
-        True,
-    )
+    assert (made.device.type, made.dtype, made.requires_grad, made.is_leaf) == ("npu", torch.float16, True, True)
 
 
 LAYERS = {
@@ -266,11 +253,7 @@ MOMENTS = {
     "poisson": (lambda d: torch.poisson(torch.full((COUNT,), 4.0, device=d)), 4, 4),
     "binomial": (lambda d: torch.binomial(torch.full((COUNT,), 9.0), torch.tensor(0.5)).to(d), 4.5, 2.25),
     "randperm": (lambda d: torch.randperm(COUNT, device=d), (COUNT - 1) / 2, (COUNT**2 - 1) / 12),
-    "multinomial": (
-        lambda d: torch.multinomial(torch.tensor([1.0, 3.0], device=d), COUNT, True),
-        0.75,
-        3 / 16,
-    ),
+    "multinomial": (lambda d: torch.multinomial(torch.tensor([1.0, 3.0], device=d), COUNT, True), 0.75, 3 / 16),
     "dropout": (lambda d: functional.dropout(torch.ones(COUNT, device=d), 0.2), 1, 0.25),
 }
 

@@ -88,9 +88,7 @@ class GPT(nn.Module):
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
         self.proj = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
         self.mlp = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
-            )
+            nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
             for _ in range(layers)
         )
         self.head = nn.Linear(width, words, bias=False)
@@ -100,8 +98,7 @@ class GPT(nn.Module):
         x = self.words(ids) + self.places(torch.arange(ids.shape[1]))
         for n in range(len(self.qkv)):
             q, k, v = (
-                part.unflatten(-1, (4, -1)).transpose(1, 2)
-                for part in self.qkv[n](self.norms[2 * n](x)).chunk(3, -1)
+                part.unflatten(-1, (4, -1)).transpose(1, 2) for part in self.qkv[n](self.norms[2 * n](x)).chunk(3, -1)
             )
             attended = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.proj[n](attended.transpose(1, 2).flatten(2))
@@ -140,11 +137,7 @@ class Llama(nn.Module):
         super().__init__()
         self.heads = heads
         self.norm, self.norm2 = (nn.Parameter(torch.rand(width) + 0.5) for _ in range(2))
-        self.q, self.k, self.v = (
-            nn.Linear(width, width),
-            nn.Linear(width, width // 2),
-            nn.Linear(width, width // 2),
-        )
+        self.q, self.k, self.v = (nn.Linear(width, width), nn.Linear(width, width // 2), nn.Linear(width, width // 2))
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(2 * width, width)
         angles = torch.outer(torch.arange(16), 1e4 ** (-torch.arange(0, 8, 2) / 8)).repeat(1, 2)
         self.register_buffer("cos", angles.cos()[None, None])
@@ -158,13 +151,7 @@ class Llama(nn.Module):
         q, k = (torch_npu.npu_rotary_mul(part, self.cos, self.sin) for part in (q, k))
         mask = torch.ones(16, 16, dtype=torch.bool, device=x.device).triu(1)
         out = torch_npu.npu_fusion_attention(
-            q.contiguous(),
-            k.contiguous(),
-            v.contiguous(),
-            self.heads,
-            "BNSD",
-            atten_mask=mask,
-            scale=1 / math.sqrt(8),
+            q.contiguous(), k.contiguous(), v.contiguous(), self.heads, "BNSD", atten_mask=mask, scale=1 / math.sqrt(8)
         )[0]
         x = torch_npu.npu_format_cast(x + out.transpose(1, 2).flatten(2), 2)
         normed = torch_npu.npu_rms_norm(x, self.norm2, 1e-6)[0]
@@ -177,11 +164,7 @@ NETWORKS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "resnet50": ("vision", IMAGE, ("--arguments", '{"name": "resnet50"}')),
     "shufflenet": ("vision", IMAGE, ("--arguments", '{"name": "shufflenet_v2_x1_0"}')),
     "mobilenet": ("vision", IMAGE, ("--arguments", '{"name": "mobilenet_v2"}')),
-    "bert": (
-        "Encoder",
-        ("ids:2,16:int64:100", "mask:2,16:int64"),
-        ("--dynamic", "ids:0,1", "--dynamic", "mask:0,1"),
-    ),
+    "bert": ("Encoder", ("ids:2,16:int64:100", "mask:2,16:int64"), ("--dynamic", "ids:0,1", "--dynamic", "mask:0,1")),
     "lstm": ("Speech", ("x:2,12,8",), ("--dynamic", "x:0,1")),
     "unet": ("UNet", ("x:1,3,32,32",), ()),
     "gpt": ("GPT", ("ids:2,16:int64:100",), ()),

@@ -283,8 +283,12 @@ def test_command(folder: Path, answers: dict) -> None:
     ]
     done = subprocess.run(
         [sys.executable, "-m", "torchport", "export", *words],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and "atc has ended with status 1: E19010: No parser" in done.stderr
     assert "exporter   torchscript, opset 11" in done.stdout and done.stdout.count("holds") == 3
     given = (fake / "words").read_text()
@@ -299,12 +303,14 @@ def test_a_model_that_does_not_hold_is_not_written(folder: Path, answers: dict) 
     words = ["c.pth", "--model", "nets:Branches", "--input", "x:1,3", "-o", "kept.onnx", "--force"]
     done = subprocess.run(
         [sys.executable, "-m", "torchport", "export", *words],
-        cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1 and "kept.onnx was not written" in done.stderr
-    rows = {
-        line.split()[0]: "DOES NOT HOLD" in line for line in done.stdout.splitlines() if "output  " in line
-    }
+    rows = {line.split()[0]: "DOES NOT HOLD" in line for line in done.stdout.splitlines() if "output  " in line}
     assert rows == {"1x3": False, "3x3": True, "8x3": True}
     assert (folder / "kept.onnx").read_text() == "mine" and not list(folder.glob(".kept*"))
     (folder / "kept.onnx").unlink()

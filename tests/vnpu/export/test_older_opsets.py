@@ -47,9 +47,7 @@ def test_the_others() -> None:
         assert plain.plain_triu(one, diagonal).equal(one.triu(diagonal))
         assert plain.plain_tril(one, diagonal).equal(one.tril(diagonal))
     assert plain.plain_unflatten(one, -1, (2, -1)).equal(one.unflatten(-1, (2, -1)))
-    assert plain.plain_tile(one, (2, 1)).equal(one.tile((2, 1))) and plain.plain_tile(one, 2).equal(
-        one.tile(2)
-    )
+    assert plain.plain_tile(one, (2, 1)).equal(one.tile((2, 1))) and plain.plain_tile(one, 2).equal(one.tile(2))
     assert plain.plain_outer(one[0, 0], one[0, 1]).equal(torch.outer(one[0, 0], one[0, 1]))
 
 

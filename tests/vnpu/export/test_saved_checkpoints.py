@@ -69,9 +69,7 @@ def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> Non
     for name, tensor in wanted.items():
         one, other = found[name], tensor.detach()
         assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        assert (
-            one.contiguous().view(-1).view(torch.uint8).equal(other.contiguous().view(-1).view(torch.uint8))
-        ), name
+        assert one.contiguous().view(-1).view(torch.uint8).equal(other.contiguous().view(-1).view(torch.uint8)), name
 
 
 def loaded(path: Path) -> dict:
@@ -108,7 +106,5 @@ def test_a_distributed_checkpoint(folder: Path) -> None:
 
 
 def test_a_module_is_refused(folder: Path) -> None:
-    with pytest.raises(
-        Exception, match=r"pickled object of the class torch\.nn\.modules\.container\.Sequential"
-    ):
+    with pytest.raises(Exception, match=r"pickled object of the class torch\.nn\.modules\.container\.Sequential"):
         names.find_weights(guarded.read_in_subprocess(folder / "module.pth"))

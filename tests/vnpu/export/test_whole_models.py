@@ -31,21 +31,17 @@ def test_model_is_the_same_in_onnx(name: str, opset: str, device: str, prefix: b
     saved = python(SAVE.format(here=str(HERE), name=name, device=device, prefix=prefix, path=str(path)))
     assert saved.returncode == 0, saved.stderr
     factory, inputs, options = NETWORKS[name]
-    words = [
-        "export",
-        str(path),
-        "--model",
-        f"networks:{factory}",
-        "-o",
-        str(tmp_path / "model.onnx"),
-        *options,
-    ]
+    words = ["export", str(path), "--model", f"networks:{factory}", "-o", str(tmp_path / "model.onnx"), *options]
     words += [word for text in inputs for word in ("--input", text)]
     environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     done = subprocess.run(
         [sys.executable, "-m", "torchport", *words, "--opset", opset, "--json"],
-        cwd=HERE, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=HERE,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["opset"] == (11 if opset == "11" else 20)

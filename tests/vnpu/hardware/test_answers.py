@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 from forked import python
 
-ROWS: dict[str, dict[str, Any]] = tomllib.loads(
-    (Path(__file__).parent / "answers.toml").read_text(encoding="utf-8")
-)
+ROWS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "answers.toml").read_text(encoding="utf-8"))
 DEAD = 507  # 507xxx: the device is lost
 PROGRAM = """
 import json, re, threading, warnings

@@ -50,9 +50,7 @@ class DCGAN(nn.Module):
 
 
 def noise_and_images(generator: torch.Generator) -> Batch:
-    return torch.randn(8, NOISE, 1, 1, generator=generator), torch.rand(
-        8, 1, 32, 32, generator=generator
-    ) * 2 - 1
+    return torch.randn(8, NOISE, 1, 1, generator=generator), torch.rand(8, 1, 32, 32, generator=generator) * 2 - 1
 
 
 def adversarial_loss(model: nn.Module, batch: Batch) -> Tensor:

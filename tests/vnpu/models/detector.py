@@ -26,9 +26,7 @@ def default_boxes() -> Tensor:
 
 def convolution(inputs: int, outputs: int, stride: int) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU(inplace=True),
+        nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)
     )
 
 
@@ -39,9 +37,7 @@ class Detector(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(convolution(3, width, 2), convolution(width, width, 1))
         self.scales = nn.ModuleList(convolution(width, width, 2) for _ in SCALES)
-        self.heads = nn.ModuleList(
-            nn.Conv2d(width, len(sides) * (4 + CLASSES), 3, padding=1) for _, sides in SCALES
-        )
+        self.heads = nn.ModuleList(nn.Conv2d(width, len(sides) * (4 + CLASSES), 3, padding=1) for _, sides in SCALES)
         self.register_buffer("boxes", default_boxes())
 
     def forward(self, images: Tensor) -> Tensor:

@@ -25,13 +25,9 @@ class Residual(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.first = nn.Sequential(
-            nn.GroupNorm(GROUPS, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1)
-        )
+        self.first = nn.Sequential(nn.GroupNorm(GROUPS, inputs), nn.SiLU(), nn.Conv2d(inputs, outputs, 3, padding=1))
         self.time = nn.Linear(2 * WIDTH, outputs)
-        self.second = nn.Sequential(
-            nn.GroupNorm(GROUPS, outputs), nn.SiLU(), nn.Conv2d(outputs, outputs, 3, padding=1)
-        )
+        self.second = nn.Sequential(nn.GroupNorm(GROUPS, outputs), nn.SiLU(), nn.Conv2d(outputs, outputs, 3, padding=1))
         self.skip = nn.Identity() if inputs == outputs else nn.Conv2d(inputs, outputs, 1)
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
@@ -50,8 +46,7 @@ class PixelAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (
-            part.flatten(2).transpose(1, 2).unsqueeze(1)
-            for part in self.query_key_value(self.norm(x)).chunk(3, dim=1)
+            part.flatten(2).transpose(1, 2).unsqueeze(1) for part in self.query_key_value(self.norm(x)).chunk(3, dim=1)
         )
         y = functional.scaled_dot_product_attention(q, k, v)
         return x + self.out(y.squeeze(1).transpose(1, 2).reshape(x.shape))
@@ -68,9 +63,7 @@ class DenoisingUNet(nn.Module):
         self.down = nn.Conv2d(WIDTH, 2 * WIDTH, 3, stride=2, padding=1)
         self.below = Residual(2 * WIDTH, 2 * WIDTH)
         self.attention = PixelAttention(2 * WIDTH)
-        self.up = nn.Sequential(
-            nn.Upsample(scale_factor=2, mode="nearest"), nn.Conv2d(2 * WIDTH, WIDTH, 3, padding=1)
-        )
+        self.up = nn.Sequential(nn.Upsample(scale_factor=2, mode="nearest"), nn.Conv2d(2 * WIDTH, WIDTH, 3, padding=1))
         self.merge = Residual(2 * WIDTH, WIDTH)
         self.leave = nn.Sequential(nn.GroupNorm(GROUPS, WIDTH), nn.SiLU(), nn.Conv2d(WIDTH, 3, 3, padding=1))
 

@@ -62,9 +62,7 @@ class Bert(nn.Module):
                 {
                     "attention": Attention(width, heads, causal=False, fused=False),
                     "norm1": nn.LayerNorm(width, eps=1e-12),
-                    "feed": nn.Sequential(
-                        nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-                    ),
+                    "feed": nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)),
                     "norm2": nn.LayerNorm(width, eps=1e-12),
                 }
             )
@@ -105,9 +103,7 @@ class Gpt(nn.Module):
                     "norm1": nn.LayerNorm(width),
                     "attention": Attention(width, heads, causal=True, fused=fused),
                     "norm2": nn.LayerNorm(width),
-                    "feed": nn.Sequential(
-                        nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-                    ),
+                    "feed": nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)),
                 }
             )
             for _ in range(layers)
@@ -145,9 +141,7 @@ def masked_tokens(generator: torch.Generator) -> Batch:
     return tokens, segments, tokens.masked_fill(~chosen, IGNORED)
 
 
-def next_tokens(
-    count: int = 4, length: int = 32, vocabulary: int = VOCABULARY
-) -> Callable[[torch.Generator], Batch]:
+def next_tokens(count: int = 4, length: int = 32, vocabulary: int = VOCABULARY) -> Callable[[torch.Generator], Batch]:
     def batch(generator: torch.Generator) -> Batch:
         text = torch.randint(vocabulary, (count, length + 1), generator=generator)
         return text[:, :-1].contiguous(), text[:, 1:].contiguous()

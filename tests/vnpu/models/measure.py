@@ -22,9 +22,7 @@ from models.family import Batch, Family, to
 # A gradient this much smaller than the model's largest is rounding around a true zero: the bias of a key (softmax
 # does not see it) or of a convolution before batch normalisation. Measured in float64, where such ones are 1e-16.
 ZERO = 1e-10
-SCALE = (
-    2.0**10
-)  # GradScaler's first scale: the largest power of two with which no family overflows in float16
+SCALE = 2.0**10  # GradScaler's first scale: the largest power of two with which no family overflows in float16
 
 Gradients = Mapping[str, Tensor]
 
@@ -83,9 +81,7 @@ def nonzero(gradients: Gradients) -> list[str]:
     return [name for name, norm in norms.items() if norm > ZERO * max(norms.values())]
 
 
-def steps(
-    family: Family, dtype: torch.dtype, count: int | None = None, device: str = "npu"
-) -> Iterator[Step]:
+def steps(family: Family, dtype: torch.dtype, count: int | None = None, device: str = "npu") -> Iterator[Step]:
     """The training steps of a family in one precision on a device, compared."""
     reference = Trainer(family, "cpu", torch.float32)
     exact = Trainer(family, "cpu", torch.float64)

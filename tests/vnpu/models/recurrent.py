@@ -33,9 +33,7 @@ class Recurrent(nn.Module):
 
 def sequences(generator: torch.Generator) -> Batch:
     shape = (len(LENGTHS), max(LENGTHS))
-    return torch.randn(*shape, INPUTS, generator=generator), torch.randint(
-        CLASSES, shape, generator=generator
-    )
+    return torch.randn(*shape, INPUTS, generator=generator), torch.randint(CLASSES, shape, generator=generator)
 
 
 def _family(kind: str, steps: int = 5, **options: object) -> Family:

@@ -58,9 +58,7 @@ def started(name: str, extra: str = "pass", counting: bool = False, **variables:
     return {line.partition(" ")[0]: line.partition(" ")[2] for line in done.stdout.splitlines()}
 
 
-def ran(
-    folder: Path, name: str, mode: str, extra: str = "pass", counts: str = ""
-) -> tuple[str, list[object]]:
+def ran(folder: Path, name: str, mode: str, extra: str = "pass", counts: str = "") -> tuple[str, list[object]]:
     """The peak and the operators."""
     log = folder / f"{mode}-{len(extra)}-{len(counts)}"
     said = started(name, extra, VNPU_MODE=mode, VNPU_TIMELINE=str(log), VNPU_DRY_COUNTS=counts)

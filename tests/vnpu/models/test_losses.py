@@ -29,11 +29,7 @@ LOSSES: dict[str, tuple[Loss, Tensor, dict]] = {
     "cross_entropy.smooth": (functional.cross_entropy, CLASS, {"label_smoothing": 0.1}),
     "cross_entropy.probabilities": (functional.cross_entropy, PROBABILITY, {}),
     "nll": (lambda x, y, **o: functional.nll_loss(x.log_softmax(1), y, **o), CLASS_OR_IGNORED, {}),
-    "nll.weighted": (
-        lambda x, y, **o: functional.nll_loss(x.log_softmax(1), y, **o),
-        CLASS,
-        {"weight": WEIGHT},
-    ),
+    "nll.weighted": (lambda x, y, **o: functional.nll_loss(x.log_softmax(1), y, **o), CLASS, {"weight": WEIGHT}),
     "mse": (functional.mse_loss, VALUE, {}),
     "l1": (functional.l1_loss, VALUE, {}),
     "smooth_l1": (functional.smooth_l1_loss, VALUE, {"beta": 0.5}),
@@ -53,11 +49,7 @@ LOSSES: dict[str, tuple[Loss, Tensor, dict]] = {
     ),
     "hinge": (lambda x, y, **o: functional.hinge_embedding_loss(x[:, 0], y, **o), SIGN, {}),
     "soft_margin": (lambda x, y, **o: functional.soft_margin_loss(x[:, 0], y, **o), SIGN, {}),
-    "cosine": (
-        lambda x, y, **o: functional.cosine_embedding_loss(x, x.flip(0) * x, y, **o),
-        SIGN,
-        {"margin": 0.1},
-    ),
+    "cosine": (lambda x, y, **o: functional.cosine_embedding_loss(x, x.flip(0) * x, y, **o), SIGN, {"margin": 0.1}),
 }
 # Relative to the largest value: the spacing of the dtype times the few roundings of a loss.
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 3e-2, torch.float16: 4e-3}

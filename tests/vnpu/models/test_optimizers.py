@@ -38,9 +38,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"lr": 0.05, "momentum": 0.9, "nesterov": True},
     ],
 }
-WITHOUT_A_TEST = {
-    "SparseAdam": "takes sparse gradients only, which torch_npu does not offer",
-}
+WITHOUT_A_TEST = {"SparseAdam": "takes sparse gradients only, which torch_npu does not offer"}
 
 
 def forms(cls: type[Optimizer]) -> list[dict[str, bool]]:

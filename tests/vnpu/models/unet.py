@@ -40,9 +40,7 @@ class UNet(nn.Module):
             ]
         )
         self.up = nn.ModuleList([upsample(4 * width), upsample(2 * width)])
-        self.merge = nn.ModuleList(
-            [double_convolution(4 * width, 2 * width), double_convolution(2 * width, width)]
-        )
+        self.merge = nn.ModuleList([double_convolution(4 * width, 2 * width), double_convolution(2 * width, width)])
         self.head = nn.Conv2d(width, 1, 1)
 
     def forward(self, x: Tensor) -> Tensor:

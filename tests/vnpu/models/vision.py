@@ -66,13 +66,7 @@ def mobilenet() -> nn.Module:
 
 def vision_transformer() -> nn.Module:
     model = models.VisionTransformer(
-        image_size=32,
-        patch_size=8,
-        num_layers=3,
-        num_heads=4,
-        hidden_dim=64,
-        mlp_dim=128,
-        num_classes=CLASSES,
+        image_size=32, patch_size=8, num_layers=3, num_heads=4, hidden_dim=64, mlp_dim=128, num_classes=CLASSES
     )
     # torchvision starts the classifier at zero, which keeps the first gradient of everything below at zero.
     nn.init.normal_(model.heads.head.weight, std=0.1)
@@ -80,9 +74,7 @@ def vision_transformer() -> nn.Module:
 
 
 def densenet() -> nn.Module:
-    model = models.DenseNet(
-        growth_rate=8, block_config=(2, 3, 2), num_init_features=16, bn_size=2, num_classes=CLASSES
-    )
+    model = models.DenseNet(growth_rate=8, block_config=(2, 3, 2), num_init_features=16, bn_size=2, num_classes=CLASSES)
     return with_random_biases(model)
 
 

@@ -153,9 +153,7 @@ def direct(name: str, *arguments: Any) -> int:
     return status
 
 
-def _plan(
-    name: str, arguments: tuple[Any, ...], phase: str = "GetWorkspaceSize"
-) -> tuple[int, str, ctypes.c_void_p]:
+def _plan(name: str, arguments: tuple[Any, ...], phase: str = "GetWorkspaceSize") -> tuple[int, str, ctypes.c_void_p]:
     torch.npu.synchronize()  # what torch_npu has in its task queue comes first
     parameters = SIGNATURES[name]["params"]
     if len(parameters) != len(arguments):
@@ -191,11 +189,9 @@ def _own(kind: str, value: Any, made: list[tuple[Callable[[Any], Any], Any]]) ->
     elif kind == "aclScalarList*":
         pointer = _list(library.aclCreateScalarList, ctypes.c_void_p, [_scalar(one) for one in value])
     else:
-        element = {
-            "aclIntArray*": ctypes.c_int64,
-            "aclBoolArray*": ctypes.c_bool,
-            "aclFloatArray*": ctypes.c_float,
-        }[kind]
+        element = {"aclIntArray*": ctypes.c_int64, "aclBoolArray*": ctypes.c_bool, "aclFloatArray*": ctypes.c_float}[
+            kind
+        ]
         pointer = _list(getattr(library, f"aclCreate{noun}"), element, value)
     made.append((getattr(library, f"aclDestroy{noun}"), pointer))
     return pointer

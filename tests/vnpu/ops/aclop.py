@@ -47,12 +47,7 @@ def text(value: str) -> Memory:
 Input = torch.Tensor | list[int] | str | Memory | None
 
 
-def launch(
-    type_: str,
-    inputs: Sequence[Input],
-    outputs: Sequence[torch.Tensor],
-    **attributes: Any,
-) -> tuple[int, str]:
+def launch(type_: str, inputs: Sequence[Input], outputs: Sequence[torch.Tensor], **attributes: Any) -> tuple[int, str]:
     """The code of aclopCompileAndExecute and its message; "" when it takes the call, which then has run."""
     kept: list[Any] = []
     of_inputs = [_operand(value, kept) for value in inputs]
@@ -161,14 +156,14 @@ def near(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 2e-6) -
 def called(name: str, inputs: list[Any], *sizes: Any, **attributes: Any) -> list[torch.Tensor]:
     """The outputs as they are: `ran` would take the imaginary parts away."""
     outputs = [
-        torch.zeros([n for n in size if isinstance(n, int)], dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu()
+        torch.zeros(
+            [n for n in size if isinstance(n, int)],
+            dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32),
+        ).npu()
         for size in sizes
-    ]  # fmt: skip
+    ]
     status, message = launch(
-        name,
-        [each if isinstance(each, list) else each.contiguous().npu() for each in inputs],
-        outputs,
-        **attributes,
+        name, [each if isinstance(each, list) else each.contiguous().npu() for each in inputs], outputs, **attributes
     )
     assert status == 0, message
     return [out.cpu() for out in outputs]
@@ -187,6 +182,4 @@ def by_name(operator: str) -> int:
     """The number of calls of the operator so far, from the trace."""
     torch.npu.synchronize()
     trace = Path(os.environ["VNPU_TRACE"]).read_text(encoding="utf-8")
-    return len(
-        re.findall(rf'aclopCompileAndExecute(?:V2)?\("{operator}"', trace)
-    )  # V2 where it gives shapes back
+    return len(re.findall(rf'aclopCompileAndExecute(?:V2)?\("{operator}"', trace))  # V2 where it gives shapes back

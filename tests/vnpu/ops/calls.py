@@ -12,27 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
-HALF, LONG, INT, BOOL, BYTE = torch.float16, torch.int64, torch.int32, torch.bool, torch.uint8
-F32, CHAR = torch.float32, torch.int8
-
-
-def f(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
-    """Ones on the NPU."""
-    return torch.ones(shape, dtype=dtype, device="npu")
-
-
-def z(*shape: int, dtype: torch.dtype = LONG) -> torch.Tensor:
-    """Zeros on the NPU: indices, classes, counts."""
-    return torch.zeros(shape, dtype=dtype, device="npu")
-
-
-def b(*shape: int) -> torch.Tensor:
-    return f(*shape, dtype=BOOL)
-
-
-def several(*shapes: tuple[int, ...]) -> list[torch.Tensor]:
-    return [f(*shape) for shape in shapes or ((2, 3), (4,))]
+from layer_calls import LAYER_CALLS
+from operands import BOOL, BYTE, F32, HALF, INT, b, f, several, z
 
 
 def unary() -> list[Any]:
@@ -55,15 +36,6 @@ def compared() -> list[Any]:
     return [f(2, 3), 0.5, b(2, 3)]
 
 
-def steps(count: int) -> list[list[torch.Tensor]]:
-    """What a recurrent layer keeps for its gradient, for one cell of width 4: 2 steps of 3 sequences."""
-    return [[f(2, 3, 4)] for _ in range(count)]
-
-
-def weights(gates: int) -> list[torch.Tensor]:
-    return several((gates * 4, 5), (gates * 4, 4), (gates * 4,), (gates * 4,))
-
-
 def attention() -> list[torch.Tensor]:
     return several((2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8))
 
@@ -73,8 +45,19 @@ ATTENTION: list[Any] = [None, 0.5, 1.0, 2**31 - 1, 2**31 - 1, 4, "BNSD", 0, 0]
 
 CALLS: dict[str, Callable[[], list[Any]]] = {
     **dict.fromkeys(
-        ("aclnnAbs", "aclnnCeil", "aclnnExp", "aclnnGelu", "aclnnLog", "aclnnNeg",
-         "aclnnReciprocal", "aclnnRelu", "aclnnSigmoid", "aclnnSqrt", "aclnnTanh"),
+        (
+            "aclnnAbs",
+            "aclnnCeil",
+            "aclnnExp",
+            "aclnnGelu",
+            "aclnnLog",
+            "aclnnNeg",
+            "aclnnReciprocal",
+            "aclnnRelu",
+            "aclnnSigmoid",
+            "aclnnSqrt",
+            "aclnnTanh",
+        ),
         unary,
     ),
     "aclnnBitwiseNot": lambda: [z(2, 3), z(2, 3)],
@@ -82,9 +65,7 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     **dict.fromkeys(("aclnnDiv", "aclnnMul"), binary),
     **dict.fromkeys(("aclnnEqTensor", "aclnnNeTensor"), lambda: [f(2, 3), f(3), b(2, 3)]),
     **dict.fromkeys(("aclnnBitwiseAndTensor", "aclnnBitwiseOrTensor"), lambda: [z(2, 3), z(3), z(2, 3)]),
-    **dict.fromkeys(
-        ("aclnnEqScalar", "aclnnNeScalar", "aclnnGeScalar", "aclnnGtScalar", "aclnnLtScalar"), compared
-    ),
+    **dict.fromkeys(("aclnnEqScalar", "aclnnNeScalar", "aclnnGeScalar", "aclnnGtScalar", "aclnnLtScalar"), compared),
     "aclnnAdd": lambda: [f(2, 3), f(3), 1, f(2, 3)],
     **dict.fromkeys(("aclnnAdds", "aclnnSubs", "aclnnRsubs"), lambda: [f(2, 3), 1, 1, f(2, 3)]),
     **dict.fromkeys(("aclnnDivs", "aclnnMuls", "aclnnPowTensorScalar"), lambda: [f(2, 3), 2, f(2, 3)]),
@@ -112,19 +93,61 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "aclnnMatmul": lambda: [f(5, 2, 3), f(3, 4), f(5, 2, 4), 1],
     "aclnnMm": lambda: [f(2, 3), f(3, 4), f(2, 4), 1],
     "aclnnConvolution": lambda: [
-        f(2, 4, 5, 5), f(6, 2, 3, 3), f(6), [1, 1], [1, 1], [1, 1], False, [0, 0], 2, f(2, 6, 5, 5), 0,
+        f(2, 4, 5, 5),
+        f(6, 2, 3, 3),
+        f(6),
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        False,
+        [0, 0],
+        2,
+        f(2, 6, 5, 5),
+        0,
     ],
     "aclnnConvolutionBackward": lambda: [
-        f(2, 6, 5, 5), f(2, 4, 5, 5), f(6, 2, 3, 3), [6], [1, 1], [1, 1], [1, 1], False, [0, 0], 2, [True] * 3, 0,
-        f(2, 4, 5, 5), f(6, 2, 3, 3), f(6),
+        f(2, 6, 5, 5),
+        f(2, 4, 5, 5),
+        f(6, 2, 3, 3),
+        [6],
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        False,
+        [0, 0],
+        2,
+        [True] * 3,
+        0,
+        f(2, 4, 5, 5),
+        f(6, 2, 3, 3),
+        f(6),
     ],
     "aclnnFlashAttentionScore": lambda: [
-        *attention(), None, None, None, z(5, 6, dtype=BOOL), *ATTENTION,
-        f(2, 4, 5, 8), f(2, 4, 5, 8), None, f(2, 4, 5, 8),
+        *attention(),
+        None,
+        None,
+        None,
+        z(5, 6, dtype=BOOL),
+        *ATTENTION,
+        f(2, 4, 5, 8),
+        f(2, 4, 5, 8),
+        None,
+        f(2, 4, 5, 8),
     ],
     "aclnnFlashAttentionScoreGrad": lambda: [
-        *attention(), f(2, 4, 5, 8), None, None, None, z(5, 6, dtype=BOOL), f(2, 4, 5, 8), f(2, 4, 5, 8), None,
-        f(2, 4, 5, 8), *ATTENTION, *attention(), None,
+        *attention(),
+        f(2, 4, 5, 8),
+        None,
+        None,
+        None,
+        z(5, 6, dtype=BOOL),
+        f(2, 4, 5, 8),
+        f(2, 4, 5, 8),
+        None,
+        f(2, 4, 5, 8),
+        *ATTENTION,
+        *attention(),
+        None,
     ],
     # reductions
     **dict.fromkeys(("aclnnAll", "aclnnAny"), lambda: [b(2, 3), [1], False, b(2)]),
@@ -166,39 +189,89 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "aclnnDropoutGenMaskV2": lambda: [[2, 3], 0.5, 1, 0, F32, z(16, dtype=BYTE)],
     "aclnnDropoutDoMask": lambda: [f(2, 3), z(16, dtype=BYTE), 0.5, f(2, 3)],
     # normalisation, softmax, pooling, interpolation
-    "aclnnBatchNorm": lambda: [
-        f(2, 3, 4), f(3), f(3), f(3), f(3), True, 0.1, 1e-5, f(2, 3, 4), f(3), f(3),
-    ],
+    "aclnnBatchNorm": lambda: [f(2, 3, 4), f(3), f(3), f(3), f(3), True, 0.1, 1e-5, f(2, 3, 4), f(3), f(3)],
     "aclnnBatchNormBackward": lambda: [
-        f(2, 3, 4), f(2, 3, 4), f(3), f(3), f(3), f(3), f(3), True, 1e-5, [True] * 3, f(2, 3, 4), f(3), f(3),
+        f(2, 3, 4),
+        f(2, 3, 4),
+        f(3),
+        f(3),
+        f(3),
+        f(3),
+        f(3),
+        True,
+        1e-5,
+        [True] * 3,
+        f(2, 3, 4),
+        f(3),
+        f(3),
     ],
     "aclnnBatchNormElemt": lambda: [f(2, 3, 4), f(3), f(3), f(3), f(3), 1e-5, f(2, 3, 4)],
     "aclnnBatchNormGatherStatsWithCounts": lambda: [
-        f(2, 3, 4), f(2, 3), f(2, 3), f(3), f(3), 0.1, 1e-5, f(2), f(3), f(3),
+        f(2, 3, 4),
+        f(2, 3),
+        f(2, 3),
+        f(3),
+        f(3),
+        0.1,
+        1e-5,
+        f(2),
+        f(3),
+        f(3),
     ],
     "aclnnBatchNormReduceBackward": lambda: [
-        f(2, 3, 4), f(2, 3, 4), f(3), f(3), f(3), True, True, True, f(3), f(3), f(3), f(3),
+        f(2, 3, 4),
+        f(2, 3, 4),
+        f(3),
+        f(3),
+        f(3),
+        True,
+        True,
+        True,
+        f(3),
+        f(3),
+        f(3),
+        f(3),
     ],
     "aclnnBatchNormStats": lambda: [f(2, 3, 4), 1e-5, f(3), f(3)],
     "aclnnLayerNorm": lambda: [f(2, 3), [3], f(3), f(3), 1e-5, f(2, 3), f(2, 1), f(2, 1)],
     "aclnnLayerNormBackward": lambda: [
-        f(2, 3), f(2, 3), [3], f(2, 1), f(2, 1), f(3), f(3), [True] * 3, f(2, 3), f(3), f(3),
+        f(2, 3),
+        f(2, 3),
+        [3],
+        f(2, 1),
+        f(2, 1),
+        f(3),
+        f(3),
+        [True] * 3,
+        f(2, 3),
+        f(3),
+        f(3),
     ],
     **dict.fromkeys(("aclnnSoftmax", "aclnnLogSoftmax"), lambda: [f(2, 3), 1, f(2, 3)]),
-    **dict.fromkeys(
-        ("aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward"), lambda: [f(2, 3), f(2, 3), 1, f(2, 3)]
-    ),
+    **dict.fromkeys(("aclnnSoftmaxBackward", "aclnnLogSoftmaxBackward"), lambda: [f(2, 3), f(2, 3), 1, f(2, 3)]),
     "aclnnMaxPool2dWithMask": lambda: [
-        f(1, 2, 4, 4), [2, 2], [2, 2], [0, 0], [1, 1], False, f(1, 2, 2, 2), z(1, 2, 4, 64, dtype=torch.int8),
+        f(1, 2, 4, 4),
+        [2, 2],
+        [2, 2],
+        [0, 0],
+        [1, 1],
+        False,
+        f(1, 2, 2, 2),
+        z(1, 2, 4, 64, dtype=torch.int8),
     ],
     "aclnnMaxPool2dWithMaskBackward": lambda: [
-        f(1, 2, 2, 2), f(1, 2, 4, 4), z(1, 2, 4, 64, dtype=torch.int8), [2, 2], [2, 2], [0, 0], [1, 1], False,
+        f(1, 2, 2, 2),
+        f(1, 2, 4, 4),
+        z(1, 2, 4, 64, dtype=torch.int8),
+        [2, 2],
+        [2, 2],
+        [0, 0],
+        [1, 1],
+        False,
         f(1, 2, 4, 4),
     ],
     "aclnnUpsampleBilinear2d": lambda: [f(1, 2, 3, 3), [6, 6], False, 2.0, 2.0, f(1, 2, 6, 6)],
-    "aclnnUpsampleBilinear2dBackwardV2": lambda: [
-        f(1, 2, 6, 6), [6, 6], [1, 2, 3, 3], False, 2.0, 2.0, f(1, 2, 3, 3),
-    ],
+    "aclnnUpsampleBilinear2dBackwardV2": lambda: [f(1, 2, 6, 6), [6, 6], [1, 2, 3, 3], False, 2.0, 2.0, f(1, 2, 3, 3)],
     # losses
     **dict.fromkeys(("aclnnL1Loss", "aclnnMseLoss"), loss),
     **dict.fromkeys(("aclnnL1LossBackward", "aclnnMseLossBackward"), loss_gradient),
@@ -213,13 +286,9 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "aclnnNLLLoss": lambda: [f(2, 3), z(2), f(3), 1, -100, f(), f()],
     "aclnnNLLLossBackward": lambda: [f(), f(2, 3), z(2), f(3), 1, -100, f(), f(2, 3)],
     "aclnnNLLLoss2d": lambda: [f(2, 3, 4, 5), z(2, 4, 5), f(3), 1, -100, f(), f()],
-    "aclnnNLLLoss2dBackward": lambda: [
-        f(), f(2, 3, 4, 5), z(2, 4, 5), f(3), 1, -100, f(), f(2, 3, 4, 5),
-    ],
+    "aclnnNLLLoss2dBackward": lambda: [f(), f(2, 3, 4, 5), z(2, 4, 5), f(3), 1, -100, f(), f(2, 3, 4, 5)],
     # lists and optimizers
-    **dict.fromkeys(
-        ("aclnnForeachAddScalarV2", "aclnnForeachMulScalarV2"), lambda: [several(), 2.0, several()]
-    ),
+    **dict.fromkeys(("aclnnForeachAddScalarV2", "aclnnForeachMulScalarV2"), lambda: [several(), 2.0, several()]),
     "aclnnForeachAddListV2": lambda: [several(), several(), 1, several()],
     "aclnnForeachAddcmulScalarV2": lambda: [several(), several(), several(), 0.5, several()],
     "aclnnForeachDivScalarList": lambda: [several(), [2.0, 4.0], several()],
@@ -229,113 +298,21 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
     "aclnnForeachNorm": lambda: [several(), 2.0, several((), ())],
     "aclnnForeachSqrt": lambda: [several(), several()],
     "aclnnForeachZeroInplace": lambda: [several()],
-    "aclnnAmpUpdateScale": lambda: [
-        f(1), z(1, dtype=INT), f(1), 2.0, 0.5, 3, f(1), z(1, dtype=INT),
-    ],
+    "aclnnAmpUpdateScale": lambda: [f(1), z(1, dtype=INT), f(1), 2.0, 0.5, 3, f(1), z(1, dtype=INT)],
     "aclnnApplyAdamWV2": lambda: [
-        f(2, 3), f(2, 3), f(2, 3), f(2, 3), f(2, 3), f(1), 0.1, 0.9, 0.99, 0.01, 1e-8, True, False,
+        f(2, 3),
+        f(2, 3),
+        f(2, 3),
+        f(2, 3),
+        f(2, 3),
+        f(1),
+        0.1,
+        0.9,
+        0.99,
+        0.01,
+        1e-8,
+        True,
+        False,
     ],
-    # recurrent layers: one cell of width 4 over 2 steps of 3 sequences of width 5
-    "aclnnLSTM": lambda: [
-        f(2, 3, 5), weights(4), several((1, 3, 4), (1, 3, 4)), None, True, 1, 0.0, True, False, False,
-        f(2, 3, 4), f(1, 3, 4), f(1, 3, 4), *steps(7),
-    ],
-    "aclnnLstmBackward": lambda: [
-        f(2, 3, 5), several((1, 3, 4), (1, 3, 4)), weights(4), f(2, 3, 4), f(1, 3, 4), f(1, 3, 4), *steps(7), None,
-        True, 1, 0.0, True, False, False, [True] * 4, f(2, 3, 5), f(1, 3, 4), f(1, 3, 4), weights(4),
-    ],
-    "aclnnGRU": lambda: [
-        f(2, 3, 5), weights(3), f(1, 3, 4), None, True, 1, 0.0, True, False, False, f(2, 3, 4), f(1, 3, 4),
-        *steps(5),
-    ],
-    "aclnnGRUBackward": lambda: [
-        f(2, 3, 5), weights(3), f(1, 3, 4), f(2, 3, 4), f(1, 3, 4), *steps(5), None, True, 1, False, False,
-        f(2, 3, 5), f(1, 3, 4), weights(3),
-    ],
-    # tables, caches, sampling
-    "aclnnGatherV3": lambda: [f(4, 3), 0, z(2), 0, 1, f(2, 3)],
-    "aclnnScatterList": lambda: [several((4, 8), (4, 8)), z(2), f(2, 2, 8), None, "update", -2],
-    "aclnnInplaceQuantScatter": lambda: [
-        z(2, 4, 32, dtype=CHAR), z(2), f(2, 1, 32, dtype=HALF), f(1, 1, 32), None, -2, -1, 1,
-    ],
-    "aclnnAdvanceStep": lambda: [z(3), z(2, 1), z(3), z(3), z(3), z(3, 4), 3, 2, 4],
-    "aclnnAdvanceStepV2": lambda: [z(4), z(2, 2), z(4), z(4), z(4), z(2, 4), z(2, 1), z(2), 2, 2, 4],
-    "aclnnAddLora": lambda: [
-        f(2, 32, dtype=HALF), f(2, 16, dtype=HALF), f(1, 1, 32, 16, dtype=HALF), z(2, dtype=INT), None, 0, 0.5, 0, 32,
-        f(2, 32, dtype=HALF),
-    ],
-    "aclnnTopKTopPSample": lambda: [
-        f(2, 8, dtype=HALF), z(2, dtype=INT) + 3, f(2, dtype=HALF), None, 1e-8, True, 32, z(2), f(2, 8),
-    ],
-    "aclnnTopKTopPSampleV2": lambda: [
-        f(2, 8), z(2, dtype=INT) + 3, f(2), f(2, 8), f(2), 1e-8, True, 32, 1024, True, False, z(2), f(2, 8), None, None,
-    ],
-    "aclnnDeformableConv2d": lambda: [
-        f(1, 2, 4, 4), f(3, 2, 2, 2), f(1, 12, 3, 3), f(3), [2, 2], [1] * 4, [0] * 4, [1] * 4, 1, 1, True,
-        f(1, 3, 3, 3), f(1, 2, 6, 6),
-    ],
-    # rotary embeddings and their caches
-    "aclnnInterleaveRope": lambda: [
-        f(2, 3, 2, 64, dtype=HALF), f(2, 1, 2, 64, dtype=HALF), f(2, 1, 2, 64, dtype=HALF), f(2, 3, 2, 64, dtype=HALF),
-    ],
-    "aclnnRopeWithSinCosCache": lambda: [z(2), f(2, 16), f(2, 8), f(3, 8), [0, 0, 0], 8, True, f(2, 16), f(2, 8)],
-    "aclnnRopeWithSinCosCacheV2": lambda: [
-        z(3, 2), f(2, 16), f(2, 8), f(3, 8), [2, 1, 1], 8, False, 1, f(2, 16), f(2, 8),
-    ],
-    "aclnnKvRmsNormRopeCache": lambda: [
-        f(1, 1, 2, 128, dtype=HALF), f(64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF),
-        z(1, 2), f(1, 1, 4, 64, dtype=HALF), f(1, 1, 4, 64, dtype=HALF), None, None, None, None, 1e-5, "Norm", True,
-        f(1, 1, 2, 64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF),
-    ],
-    "aclnnKvRmsNormRopeCacheV2": lambda: [
-        f(1, 1, 2, 192, dtype=HALF), f(192, dtype=HALF), f(1, 1, 2, 64, dtype=HALF), f(1, 1, 2, 64, dtype=HALF),
-        z(1, 2), f(1, 1, 4, 192, dtype=HALF), f(1, 1, 4, 128, dtype=HALF), None, None, None, None,
-        f(1, 1, 2, 128, dtype=HALF), 1e-5, "Norm", True, f(1, 1, 2, 192, dtype=HALF), f(1, 1, 2, 128, dtype=HALF),
-    ],
-    "aclnnDequantRopeQuantKvcache": lambda: [
-        f(2, 64, dtype=HALF), f(2, 16, dtype=HALF), f(2, 16, dtype=HALF), z(2, 4, 1, 16, dtype=CHAR),
-        z(2, 4, 1, 16, dtype=CHAR), z(2, dtype=INT), f(16), f(16), None, None, None, None, None, [32, 16, 16], "static",
-        "BSND", True, "contiguous", f(2, 2, 16, dtype=HALF), f(2, 1, 16, dtype=HALF), f(2, 1, 16, dtype=HALF),
-    ],
-    "aclnnFFNV2": lambda: [
-        f(2, 8, dtype=HALF), f(8, 16, dtype=HALF), f(16, 4, dtype=HALF), None, *[None] * 10, "gelu", 0, False,
-        f(2, 4, dtype=HALF),
-    ],
-    # quantisation
-    "aclnnSwiGluQuantV2": lambda: [f(2, 8), f(1, 4), None, None, True, "dynamic", 0, 2, z(2, 4, dtype=CHAR), f(2)],
-    "aclnnDequantSwigluQuant": lambda: [
-        f(2, 64, dtype=HALF), None, None, None, None, None, None, True, "dynamic", z(2, 32, dtype=CHAR), f(2),
-    ],
-    "aclnnDequantSwigluQuantV2": lambda: [
-        f(2, 64, dtype=HALF), None, None, None, None, None, None, True, "dynamic", 2, "rint", -1, 1, 7.0, 1.7, 1.0,
-        z(2, 32, dtype=CHAR), f(2),
-    ],
-    "aclnnGroupQuant": lambda: [f(2, 8), f(1, 8), z(1) + 2, f(1), 2, z(2, 8, dtype=CHAR)],
-    "aclnnFlatQuant": lambda: [
-        f(2, 3, 8, dtype=HALF), f(3, 3, dtype=HALF), f(8, 8, dtype=HALF), 1.0, z(2, 3, 1, dtype=INT), f(2),
-    ],
-    "aclnnFlatQuantV2": lambda: [
-        f(2, 3, 8, dtype=HALF), f(3, 3, dtype=HALF), f(8, 8, dtype=HALF), 1.0, 0.0, z(2, 3, 1, dtype=INT), f(2),
-    ],
-    "aclnnRotateQuant": lambda: [
-        f(2, 128, dtype=HALF), f(16, 16, dtype=HALF), None, -1, "rint", 0, 0.0, False, z(2, 128, dtype=CHAR), f(2),
-    ],
-    "aclnnDynamicBlockQuant": lambda: [
-        f(2, 130, dtype=HALF), 0.0, "rint", CHAR, 1, 128, z(2, 130, dtype=CHAR), f(2, 2),
-    ],
-    "aclnnDynamicBlockQuantV2": lambda: [
-        f(2, 130, dtype=HALF), 0.0, "rint", CHAR, 1, 128, 0.0, z(2, 130, dtype=CHAR), f(2, 2),
-    ],
-    "aclnnFusedQuantMatmul": lambda: [
-        z(2, 4, dtype=CHAR) + 1, z(4, 3, dtype=CHAR) + 2, f(2), f(3), None, None, None, None, None, None, "gelu_erf",
-        0, f(2, 3, dtype=HALF),
-    ],
-    "aclnnQuantConvolution": lambda: [
-        z(1, 2, 3, 3, 3, dtype=CHAR) + 1, z(2, 2, 2, 2, 2, dtype=CHAR) + 1, f(2), f(2), None, [1] * 3, [0] * 3,
-        [1] * 3, False, [0] * 3, 1, 0, None, f(1, 2, 2, 2, 2, dtype=HALF),
-    ],
-    "aclnnGroupedMatmulSwigluQuantV2": lambda: [
-        z(2, 4, dtype=CHAR) + 1, [z(1, 4, 6, dtype=CHAR) + 1], [f(1, 6)], [], None, f(2), None, z(1) + 2, 0, 0, 0, 0,
-        None, z(2, 3, dtype=CHAR), f(2),
-    ],
-}  # fmt: skip
+    **LAYER_CALLS,
+}

@@ -17,9 +17,7 @@ if "VNPU_TRACE" not in os.environ:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-workspace",
-        action="store_true",
-        help="store what this run's operators allocate as workspace.json",
+        "--update-workspace", action="store_true", help="store what this run's operators allocate as workspace.json"
     )
 
 

@@ -78,9 +78,7 @@ def holds(said: str, number: float) -> bool:
         high = high if apart else low
         above = low.endswith("<"), high.startswith("<")
         least, most = float(low.strip("<") or "-inf"), float(high.strip("<") or "inf")
-        if (least < number if above[0] else least <= number) and (
-            number < most if above[1] else number <= most
-        ):
+        if (least < number if above[0] else least <= number) and (number < most if above[1] else number <= most):
             return True
     return False
 
@@ -106,9 +104,7 @@ def compared(rows: Mapping[str, check_rows.Row] = ROWS) -> int:
 
 def differences(generation: str, rows: Mapping[str, check_rows.Row] = ROWS) -> list[str]:
     """Where the library refuses what its row takes, or takes what it refuses."""
-    device = {
-        word: torch.empty(1, device="npu").view(torch.uint8)[:0].view(dtype) for word, dtype in WORDS.items()
-    }
+    device = {word: torch.empty(1, device="npu").view(torch.uint8)[:0].view(dtype) for word, dtype in WORDS.items()}
     return [
         difference
         for name, row in rows.items()
@@ -122,9 +118,7 @@ def differences(generation: str, rows: Mapping[str, check_rows.Row] = ROWS) -> l
     ]
 
 
-def dtypes(
-    name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]
-) -> Iterator[str]:
+def dtypes(name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]) -> Iterator[str]:
     for parameter, limits in row.parameters.items():
         listed = limits[generation].dtypes
         if "aclTensor" not in kind(name, parameter):
@@ -198,9 +192,7 @@ def ranks(name: str, row: check_rows.Row, generation: str) -> Iterator[str]:
                 yield f"{name} {parameter} rank {rank}: {'accepted' if rank > most else 'refused'}"
 
 
-def pairs(
-    name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]
-) -> Iterator[str]:
+def pairs(name: str, row: check_rows.Row, generation: str, device: Mapping[str, torch.Tensor]) -> Iterator[str]:
     for a, b in row.same:
         first, second = (row.parameters.get(each, {}).get(generation) for each in (a, b))
         words = [
@@ -220,12 +212,9 @@ def without_common_dtype(
 ) -> Iterator[str]:
     """uint16 to uint64 beside int32 or, where a number is the other one, beside an int64."""
     for pair in row.promotable:
-        lists = {
-            each: row.parameters[each][generation].dtypes or () for each in pair if each in row.parameters
-        }
+        lists = {each: row.parameters[each][generation].dtypes or () for each in pair if each in row.parameters}
         alone, word = next(
-            ((each, word) for each in lists for word in lists[each] if word in check_rows.WITH_ITSELF_ONLY),
-            ("", ""),
+            ((each, word) for each in lists for word in lists[each] if word in check_rows.WITH_ITSELF_ONLY), ("", "")
         )
         if not alone:
             continue

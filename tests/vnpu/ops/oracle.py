@@ -92,9 +92,7 @@ def check(
         if not any(differentiable):
             continue
         where += ": gradient"
-        seeds = [
-            _round(random(*e.shape, seed=17) if e.dim() else e.new_tensor(0.75), dtype) for e in expected
-        ]
+        seeds = [_round(random(*e.shape, seed=17) if e.dim() else e.new_tensor(0.75), dtype) for e in expected]
         leaves = [
             (a, e)
             for a, e in zip(_tensors(device), _tensors(exact), strict=True)
@@ -137,9 +135,7 @@ def compare(
     wanted = _narrow(expected.dtype, dtype)
     assert actual.device.type == DEVICE, f"{where} is on {actual.device}"
     assert actual.dtype == wanted, f"{where} has {actual.dtype}, expected {wanted}"
-    assert actual.shape == expected.shape, (
-        f"{where} has {tuple(actual.shape)}, expected {tuple(expected.shape)}"
-    )
+    assert actual.shape == expected.shape, f"{where} has {tuple(actual.shape)}, expected {tuple(expected.shape)}"
     actual, expected = actual.detach().cpu(), expected.detach()
     if not (wanted.is_floating_point or wanted.is_complex):
         assert torch.equal(actual, expected), f"{where}:\n{actual}\nexpected\n{expected}"

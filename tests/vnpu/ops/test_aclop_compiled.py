@@ -37,10 +37,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "ReduceAny": (lambda x: (x > 1).any(0), (X,)),
     "ArgMaxV2": (lambda x: x.argmax(1), (X,)),
     "NonZero": (lambda x: x + (x > 0).nonzero()[:, 1].sum(), (X,)),
-    "UniqueWithCountsExt2": (
-        lambda x: torch.unique(x.detach().index_select(0, INDEX.to(x.device)), dim=0),
-        (X,),
-    ),
+    "UniqueWithCountsExt2": (lambda x: torch.unique(x.detach().index_select(0, INDEX.to(x.device)), dim=0), (X,)),
 }
 
 
@@ -48,9 +45,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_operators(name: str) -> None:
     function, inputs = CALLS[name]
     before = by_name(name)
-    grad = (
-        name != "LayerNorm"
-    )  # which gradient is taken depends on the thread: torch_npu keeps the mode per thread
+    grad = name != "LayerNorm"  # which gradient is taken depends on the thread: torch_npu keeps the mode per thread
     check(function, *inputs, dtypes=FLOAT, grad=grad, ulps=8, scale=1)
     assert by_name(name) > before, "torch_npu took another path"
 
@@ -68,9 +63,7 @@ def test_cross_entropy_with_weights_and_ignored_targets() -> None:
 def test_a_model_learns_the_same() -> None:
     def train(device: str) -> list[float]:
         torch.manual_seed(1)
-        model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).to(
-            device
-        )
+        model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).to(device)
         optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
         losses = []
         for step in range(5):

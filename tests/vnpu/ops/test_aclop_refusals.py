@@ -128,13 +128,7 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
         {"axes": []},
         "axes has 0 values",
     ),
-    "StatelessRandomNormalV2": (
-        [[2, 3], [1], [0, 1], (1, I32)],
-        [(2, 3)],
-        {},
-        {"0": [2, 2]},
-        "expected 4 elements",
-    ),
+    "StatelessRandomNormalV2": ([[2, 3], [1], [0, 1], (1, I32)], [(2, 3)], {}, {"0": [2, 2]}, "expected 4 elements"),
     "StatelessRandomUniformV2": ([[2, 3], [1], [0, 1], (1, I32)], [(2, 3)], {}, {"4": (6, I32)}, "no dtype"),
     "StatelessBernoulli": ([[6], (1,), (1, I64), (1, I64)], [(6,)], {}, {"1": (2,)}, "prob is"),
     "RandomChoiceWithMask": ([(4, BOOL)], [(2, 1, I32), (2, BOOL)], {"count": 2}, {"0": (4, I32)}, "x is"),
@@ -147,27 +141,9 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
     ),
     "GIoU": ([(4, 3), (4, 3)], [(1, 3)], {"is_cross": False}, {"is_cross": True}, "is_cross is true"),
     "DIoU": ([(4, 3), (4, 3)], [(1, 3)], {"is_cross": False}, {"1": (4, 2)}, "gtboxes is"),
-    "CIoU": (
-        [(4, 3), (4, 3)],
-        [(1, 3), (1, 3)],
-        {"is_cross": False},
-        {"mode": "ioa"},
-        "allowed are iou and iof",
-    ),
-    "GIoUGrad": (
-        [(3,), (4, 3), (4, 3)],
-        [(4, 3), (4, 3)],
-        {"is_cross": False},
-        {"0": (2,)},
-        "the gradient is",
-    ),
-    "DIoUGrad": (
-        [(3,), (4, 3), (4, 3)],
-        [(4, 3), (4, 3)],
-        {"is_cross": False},
-        {"4": (4, 2)},
-        "an output is",
-    ),
+    "CIoU": ([(4, 3), (4, 3)], [(1, 3), (1, 3)], {"is_cross": False}, {"mode": "ioa"}, "allowed are iou and iof"),
+    "GIoUGrad": ([(3,), (4, 3), (4, 3)], [(4, 3), (4, 3)], {"is_cross": False}, {"0": (2,)}, "the gradient is"),
+    "DIoUGrad": ([(3,), (4, 3), (4, 3)], [(4, 3), (4, 3)], {"is_cross": False}, {"4": (4, 2)}, "an output is"),
     "CIoUGrad": (
         [(3,), (4, 3), (4, 3), (1, 3)],
         [(4, 3), (4, 3)],
@@ -210,20 +186,8 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
         {"mode": 2},
         "allowed are 0 and 1",
     ),
-    "NMSWithMask": (
-        [(3, 5)],
-        [(3, 5), (3, I32), (3, I8U)],
-        {},
-        {"0": (3, 4), "1": (3, 4)},
-        "expected [any, 5]",
-    ),
-    "NonMaxSuppressionV4": (
-        [(3, 4), (3,), (1, I32), (1,), (1,)],
-        [(2, I32), (1, I32)],
-        {},
-        {"1": (2,)},
-        "scores is",
-    ),
+    "NMSWithMask": ([(3, 5)], [(3, 5), (3, I32), (3, I8U)], {}, {"0": (3, 4), "1": (3, 4)}, "expected [any, 5]"),
+    "NonMaxSuppressionV4": ([(3, 4), (3,), (1, I32), (1,), (1,)], [(2, I32), (1, I32)], {}, {"1": (2,)}, "scores is"),
     "BatchMultiClassNonMaxSuppression": (
         [(1, 3, 1, 4), (1, 3, 2)],
         [(1, 2, 4), (1, 2), (1, 2), (1, I32)],
@@ -259,13 +223,7 @@ CALLS: dict[str, tuple[list[Any], list[Any], dict[str, Any], dict[str, Any], str
         {"2": (1, 3, 3, 8)},
         "offsets is",
     ),
-    "LayerNormGrad": (
-        [(2, 3), (2, 3), (2, 1), (2, 1), (3,)],
-        [(2, 3), (3,), (3,)],
-        {},
-        {"2": (3, 1)},
-        "variance is",
-    ),
+    "LayerNormGrad": ([(2, 3), (2, 3), (2, 1), (2, 1), (3,)], [(2, 3), (3,), (3,)], {}, {"2": (3, 1)}, "variance is"),
     "Conv2DTranspose": (
         [[1, 3, 6, 6], (1, 2, 3, 3), (2, 3, 2, 2)],
         [(1, 3, 6, 6)],
@@ -355,10 +313,7 @@ def test_refusals() -> None:
     stays = torch.ones(p.numel(), dtype=torch.uint8).npu()
     call = ("AttentionScore", [x, x, x, m, s, stays], [flat, p])
     assert launch(*call, keep_prob=keep) == (0, "")
-    for attributes, words in (
-        ({"keep_prob": 2.0}, "keep_prob is 2"),
-        ({"key_transpose": True}, "key_transpose"),
-    ):
+    for attributes, words in (({"keep_prob": 2.0}, "keep_prob is 2"), ({"key_transpose": True}, "key_transpose")):
         status, message = launch(*call, **attributes)
         assert status != 0 and words in message, message
     status, message = launch("AttentionScore", [x, x, x, m, s, stays[1:]], [flat, p], keep_prob=keep)

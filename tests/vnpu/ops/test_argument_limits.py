@@ -80,12 +80,7 @@ MISTAKES: dict[str, Row] = {
         "In-place elu backward calculation is triggered with a negative slope which is not supported",
         lambda: [x(2), 0.0, 1.0, 1.0, True, x(2), x(2)],
     ),
-    "celu by 0": (
-        "aclnnCelu",
-        lambda: [x(2), 0.0, x(2)],
-        "alpha cannot be 0 for CELU",
-        lambda: [x(2), -1.0, x(2)],
-    ),
+    "celu by 0": ("aclnnCelu", lambda: [x(2), 0.0, x(2)], "alpha cannot be 0 for CELU", lambda: [x(2), -1.0, x(2)]),
     "celu in place by nan": (
         "aclnnInplaceCelu",
         lambda: [x(2), NAN],
@@ -114,10 +109,7 @@ MISTAKES: dict[str, Row] = {
 
 
 def bags(
-    indices: torch.dtype = LONG,
-    offsets: torch.dtype = LONG,
-    weights: torch.Tensor | None = None,
-    mode: int = 0,
+    indices: torch.dtype = LONG, offsets: torch.dtype = LONG, weights: torch.Tensor | None = None, mode: int = 0
 ) -> list[Any]:
     index, offset = i(2, dtype=indices), i(1, dtype=offsets)
     return [x(3, 4), index, offset, False, mode, False, weights, False, -1, x(1, 4), i(2), i(1), i(1)]
@@ -133,11 +125,7 @@ def enlarged(name: str, sizes: list[int], *scales: float, out: int) -> Row:
         shape = [1, 1, *[2] * len(sizes)]
         return [x(1, 1, *output), output, shape, *smooth, *given, x(*shape)]
 
-    words = {
-        1: "scales is too large",
-        2: "scalesH and scalesW are too large",
-        3: "scalesD, scalesH and scalesW",
-    }
+    words = {1: "scales is too large", 2: "scalesH and scalesW are too large", 3: "scalesD, scalesH and scalesW"}
     return name, lambda: arguments(sizes[0]), words[len(sizes)], lambda: arguments(out)
 
 

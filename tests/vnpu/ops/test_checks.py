@@ -49,21 +49,11 @@ def test_what_the_chip_lacks_is_refused(name: str) -> None:
 
 def test_what_is_documented_is_allowed() -> None:
     """float64 where the AI CPU has it, and what moves values."""
-    assert (x(3) + x(3)).tolist() == [2] * 3 and x(3).exp().sum().item() == pytest.approx(
-        3 * 2.718281828459045
-    )
+    assert (x(3) + x(3)).tolist() == [2] * 3 and x(3).exp().sum().item() == pytest.approx(3 * 2.718281828459045)
     assert torch.cat([x(2), x(1)]).cumsum(0).tolist() == [1, 2, 3]
 
 
-SAME_ALL_OVER = [
-    "aclnnAbs",
-    "aclnnAtan2",
-    "aclnnFloor",
-    "aclnnRsqrt",
-    "aclnnSilu",
-    "aclnnMish",
-    "aclnnHardswish",
-]
+SAME_ALL_OVER = ["aclnnAbs", "aclnnAtan2", "aclnnFloor", "aclnnRsqrt", "aclnnSilu", "aclnnMish", "aclnnHardswish"]
 
 
 @pytest.mark.parametrize("operator", SAME_ALL_OVER)

@@ -38,9 +38,7 @@ def matrix(*shape: int) -> torch.Tensor:
 def test_a_kernel_that_wants_its_elements_in_order_copies() -> None:
     """Batch normalisation, of its input."""
     strided = matrix(2, 4, 3).transpose(1, 2)
-    assert copied(lambda: torch.nn.functional.batch_norm(strided, None, None, training=True)) == [
-        ("aclnnBatchNorm", 1)
-    ]
+    assert copied(lambda: torch.nn.functional.batch_norm(strided, None, None, training=True)) == [("aclnnBatchNorm", 1)]
 
 
 @pytest.mark.parametrize(

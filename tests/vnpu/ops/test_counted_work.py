@@ -35,12 +35,7 @@ ROWS = {
     # two rows of 32, read and written, and their indices; not the rest of the table
     "a[torch.tensor([3, 1], device='npu')]": ("aclnnIndex", "gather", *2 * [(0, 2 * 2 * 32 * 4 + 2 * 8, 0)]),
     # float32 takes the 910B's matrix unit four times as long; the 910A brings all into blocks
-    "a @ b": (
-        "aclnnMatmul",
-        "cube",
-        (PRODUCT, PRODUCT_BYTES, 2 * PRODUCT_BYTES),
-        (4 * PRODUCT, PRODUCT_BYTES, 0),
-    ),
+    "a @ b": ("aclnnMatmul", "cube", (PRODUCT, PRODUCT_BYTES, 2 * PRODUCT_BYTES), (4 * PRODUCT, PRODUCT_BYTES, 0)),
     "torch.nn.functional.conv2d(images, kernels)": (
         "aclnnConvolution",
         "cube",
@@ -56,11 +51,7 @@ def test_counted_by_hand(call: str, tmp_path: Path) -> None:
     for soc, (flops, bytes_, converted) in zip(("Ascend910A", "Ascend910B3"), chips, strict=True):
         log = tmp_path / soc
         done = python(
-            PROGRAM.format(call=call),
-            VNPU_MODE="dry",
-            VNPU_TIME="model",
-            VNPU_SOC=soc,
-            VNPU_TIMELINE=str(log),
+            PROGRAM.format(call=call), VNPU_MODE="dry", VNPU_TIME="model", VNPU_SOC=soc, VNPU_TIMELINE=str(log)
         )
         assert done.returncode == 0, done.stderr
         task = [task for task in read_timeline(log).tasks if task.unit != "none"][-1]

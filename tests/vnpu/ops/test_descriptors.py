@@ -14,9 +14,14 @@ from torchport import vnpu
 UNKNOWN_DTYPE = 29  # ACL_INT4, which ATen does not have
 TOO_MANY = (1 << 64) - 1
 POINTERS = (
-    "aclCreateTensor", "aclCreateScalar", "aclCreateTensorList", "aclCreateScalarList",
-    "aclCreateIntArray", "aclCreateBoolArray", "aclCreateFloatArray",
-)  # fmt: skip
+    "aclCreateTensor",
+    "aclCreateScalar",
+    "aclCreateTensorList",
+    "aclCreateScalarList",
+    "aclCreateIntArray",
+    "aclCreateBoolArray",
+    "aclCreateFloatArray",
+)
 opapi = ctypes.CDLL(str(vnpu.library_directory() / "libopapi.so"))
 for each in POINTERS:
     getattr(opapi, each).restype = ctypes.c_void_p
@@ -33,10 +38,17 @@ def tensor(data: int, dtype: int = DTYPES[torch.float32], rank: int = 1) -> Any:
     dims, strides = (ctypes.c_int64 * 1)(4), (ctypes.c_int64 * 1)(1)
     return ctypes.c_void_p(
         opapi.aclCreateTensor(
-            dims, ctypes.c_uint64(rank), dtype, strides, ctypes.c_int64(0), 2, dims, ctypes.c_uint64(1),
+            dims,
+            ctypes.c_uint64(rank),
+            dtype,
+            strides,
+            ctypes.c_int64(0),
+            2,
+            dims,
+            ctypes.c_uint64(1),
             ctypes.c_void_p(data),
         )
-    )  # fmt: skip
+    )
 
 
 def fill(target: Any) -> tuple[int, str]:
@@ -116,10 +128,18 @@ def test_an_optional_one_is_not_left_out(data: int) -> None:
     def plan(bias: Any) -> int:
         return int(
             opapi.aclnnLayerNormGetWorkspaceSize(
-                good, shape, none, bias, ctypes.c_double(1e-5), good, none, none,
-                ctypes.byref(workspace), ctypes.byref(executor),
+                good,
+                shape,
+                none,
+                bias,
+                ctypes.c_double(1e-5),
+                good,
+                none,
+                none,
+                ctypes.byref(workspace),
+                ctypes.byref(executor),
             )
-        )  # fmt: skip
+        )
 
     message()
     assert plan(bad) == INVALID_ARGUMENT

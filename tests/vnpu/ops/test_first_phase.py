@@ -66,7 +66,7 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ("aclnnLinspace", "end", 1e300, "numbers that float32 holds"),
     ("aclnnFlashAttentionScore", "scaleValue", 1e300, "numbers that float32 holds"),
     ("aclnnMaxPool2dWithMask", "out", torch.ones(1, 2, 2, 2, dtype=HALF), "out has dtype float16"),
-]  # fmt: skip
+]
 
 
 def on_npu(value: Any) -> Any:

@@ -57,9 +57,7 @@ def triangle() -> torch.Tensor:
 def masked(**options: Any) -> torch.Tensor:
     """Four queries of six keys."""
     queries, keys = h(1, 2, 4, 64), h(1, 2, 6, 64)
-    return torch_npu.npu_fusion_attention(
-        queries, keys, keys, 2, "BNSD", **{"atten_mask": whole(4, 6), **options}
-    )[0]
+    return torch_npu.npu_fusion_attention(queries, keys, keys, 2, "BNSD", **{"atten_mask": whole(4, 6), **options})[0]
 
 
 def packed(queries: list[int], keys: list[int], **options: Any) -> torch.Tensor:
@@ -387,10 +385,7 @@ def test_operators_that_torch_does_not_choose() -> None:
         assert status == INVALID_ARGUMENT and "dilation only support 1" in message
         status, message = first_phase(name, *operands, *none, False, *results)
         assert status == 0, message
-    for height, code in (
-        (255, INVALID_ARGUMENT),
-        (254, 0),
-    ):  # 51 and 50 times smaller, which torch_npu does on the CPU
+    for height, code in ((255, INVALID_ARGUMENT), (254, 0)):  # 51 and 50 times smaller, which torch_npu does on the CPU
         for name in ("aclnnUpsampleBilinear2dAA", "aclnnUpsampleBicubic2dAA"):
             image = x(1, 1, height, 8)
             status, message = first_phase(name, image, [5, 8], False, 0.0, 0.0, x(1, 1, 5, 8))
@@ -411,9 +406,7 @@ def test_a_truth_value_is_not_raised_to_another() -> None:
 def test_half_a_pair_is_not_rotated() -> None:
     """Nor here (ops-transformer: rope_rotate_half_tiling.cpp, CheckShapeSupport)."""
     said = refusal(lambda: rotary(7))
-    assert f"error code is {TILING}" in said and "input last dim (head_dim) must be an even number" in said, (
-        said
-    )
+    assert f"error code is {TILING}" in said and "input last dim (head_dim) must be an even number" in said, said
     assert rotary(6).isfinite().all()
 
 

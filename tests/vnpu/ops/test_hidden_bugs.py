@@ -19,26 +19,37 @@ def t(*values, dtype=None):
 table = torch.arange(12.0).reshape(4, 3).npu()
 """
 # The mistake, words of ATen's error, words of what hardware does, the answer that takes the error's place.
-ZERO, ANY, CLASS = (
-    "not documented, here 0",
-    "reads any memory, here the nearest place",
-    "not documented, here none",
-)
+ZERO, ANY, CLASS = ("not documented, here 0", "reads any memory, here the nearest place", "not documented, here none")
 DRAWN = "something is drawn all the same"
 LEAVES = "leaves the dividend as the remainder"
 HIDDEN: dict[str, tuple[str, str, str, str]] = {
     "//": ("t(7, -7, 8) // t(0, 0, 3)", "ZeroDivisionError", ZERO, "[0, 0, 2]"),
     "// in place": ("t(7, 8).floor_divide_(t(0, 3))", "ZeroDivisionError", ZERO, "[0, 2]"),
-    "// of rows": ("torch.ones(2, 2, dtype=torch.int32).npu() // t(0, 1)", "ZeroDivisionError", ZERO, "[[0, 1], [0, 1]]"),
+    "// of rows": (
+        "torch.ones(2, 2, dtype=torch.int32).npu() // t(0, 1)",
+        "ZeroDivisionError",
+        ZERO,
+        "[[0, 1], [0, 1]]",
+    ),
     "div trunc": ("torch.div(t(7, -7), t(0, 2), rounding_mode='trunc')", "ZeroDivisionError", ZERO, "[0, -3]"),
     "%": ("t(7, -7, 8) % t(0, 0, 3)", "ZeroDivisionError", LEAVES, "[7, -7, 2]"),
     "% in place": ("t(7, 8).remainder_(t(0, 3))", "ZeroDivisionError", LEAVES, "[7, 2]"),
     "a number %": ("torch.remainder(7, t(0, 4))", "ZeroDivisionError", LEAVES, "[7, 3]"),
     "fmod": ("torch.fmod(t(7, -7), t(0, 4))", "ZeroDivisionError", LEAVES, "[7, -3]"),
     "embedding": ("F.embedding(t(1, 7), table)", "out of range", ANY, "[[3.0, 4.0, 5.0], [9.0, 10.0, 11.0]]"),
-    "embedding_bag": ("F.embedding_bag(t(1, 7), table, t(0, 1))", "out of bounds", ANY, "[[3.0, 4.0, 5.0], [9.0, 10.0, 11.0]]"),
+    "embedding_bag": (
+        "F.embedding_bag(t(1, 7), table, t(0, 1))",
+        "out of bounds",
+        ANY,
+        "[[3.0, 4.0, 5.0], [9.0, 10.0, 11.0]]",
+    ),
     "gather": ("table.gather(0, t(9)[None])", "out of bounds", ANY, "[[9.0]]"),
-    "index_select": ("table.index_select(1, t(0, 3))", "out of", ANY, "[[0.0, 2.0], [3.0, 5.0], [6.0, 8.0], [9.0, 11.0]]"),
+    "index_select": (
+        "table.index_select(1, t(0, 3))",
+        "out of",
+        ANY,
+        "[[0.0, 2.0], [3.0, 5.0], [6.0, 8.0], [9.0, 11.0]]",
+    ),
     "index": ("table[t(-1, 9), t(-9, 1)]", "out of bounds", ANY, "[9.0, 10.0]"),
     "take": ("torch.take(table, t(1, 99))", "out of", ANY, "[1.0, 11.0]"),
     "nll_loss": ("F.nll_loss(-table, t(0, 7, 1, 1), reduction='sum')", "out of bounds", CLASS, "17.0"),
@@ -50,7 +61,7 @@ HIDDEN: dict[str, tuple[str, str, str, str]] = {
         "the logarithm of what is no probability is nan",
         "[nan, 2.0]",
     ),
-}  # fmt: skip
+}
 
 
 def failure(call: str, **variables: str) -> str:
@@ -109,7 +120,14 @@ target = torch.tensor([0, -100, 2, 1])
 torch.testing.assert_close(F.nll_loss(table, target.npu()).cpu(), F.nll_loss(cpu, target))
 print("right")
 """
-NOTICED = ["F.embedding(t(-1), table)", "F.embedding_bag(t(1, -1), table, t(0, 1))", "F.embedding_bag(t(1, 1), table, t(0, 2, 0))", "table.index_fill(0, t(9), 0.0)", "table.scatter(0, t(9)[None], 1.0)", "table.index_put((t(9),), table[0])"]  # fmt: skip
+NOTICED = [
+    "F.embedding(t(-1), table)",
+    "F.embedding_bag(t(1, -1), table, t(0, 1))",
+    "F.embedding_bag(t(1, 1), table, t(0, 2, 0))",
+    "table.index_fill(0, t(9), 0.0)",
+    "table.scatter(0, t(9)[None], 1.0)",
+    "table.index_put((t(9),), table[0])",
+]
 
 
 @pytest.mark.parametrize("way", ["error", "hardware"])

@@ -95,9 +95,7 @@ except RuntimeError as error:
 def test_what_torch_npu_makes_of_it(dtype: str, status: int) -> None:
     said = python(INDEX.format(dtype=dtype)).stdout
     assert f"error code is {status}" in said
-    assert (
-        "The vector core execution is abnormal" if status == 507035 else "The aicpu execution is abnormal"
-    ) in said
+    assert ("The vector core execution is abnormal" if status == 507035 else "The aicpu execution is abnormal") in said
     assert "index out of range" in said and "virtual NPU" in said
 
 

@@ -69,9 +69,7 @@ def filled(name: str) -> list[Any]:
         return tensor
 
     ways = [way for _, _, way in SIGNATURES[name]["params"]]
-    return [
-        each(value, random) if way != "out" else value for value, way in zip(CALLS[name](), ways, strict=True)
-    ]
+    return [each(value, random) if way != "out" else value for value, way in zip(CALLS[name](), ways, strict=True)]
 
 
 def results(name: str, arguments: list[Any]) -> list[torch.Tensor]:
@@ -113,9 +111,7 @@ def test_every_element_the_same(name: str) -> None:
     same, plain = filled(name), filled(name)
     for i, (_, _, way) in enumerate(SIGNATURES[name]["params"]):
         if way == "in":
-            same[i] = each(
-                same[i], lambda t: t.reshape(-1)[:1].expand(t.numel()).view(t.shape) if t.numel() else t
-            )
+            same[i] = each(same[i], lambda t: t.reshape(-1)[:1].expand(t.numel()).view(t.shape) if t.numel() else t)
             plain[i] = each(same[i], lambda t: t.clone(memory_format=torch.contiguous_format))
     for one, other in zip(results(name, same), results(name, plain), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5, equal_nan=True)

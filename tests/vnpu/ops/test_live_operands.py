@@ -50,11 +50,7 @@ def wide(at: int, rows: int = 32, columns: int = 32, stride: int = 32, offset: i
 PAST: dict[str, tuple[str, str, Callable[[Blocks], tuple[Any, ...]]]] = {
     "in place": ("aclnnInplaceOne", "selfRef", lambda b: (row(b.low, 2 * COUNT),)),
     "by one element": ("aclnnInplaceOne", "selfRef", lambda b: (row(b.low, COUNT + 1),)),
-    "by its offset": (
-        "aclnnInplaceOne",
-        "selfRef",
-        lambda b: (View(b.low, (1,), (1,), COUNT),),
-    ),
+    "by its offset": ("aclnnInplaceOne", "selfRef", lambda b: (View(b.low, (1,), (1,), COUNT),)),
     "by its strides": ("aclnnInplaceOne", "selfRef", lambda b: (wide(b.low, 32, 32, 33),)),
     "as input": ("aclnnAdd", "other", lambda b: (row(b.low, 8), row(b.low + 4080, 8), 1, row(b.low, 8))),
     "as output": ("aclnnAdd", "out", lambda b: (row(b.low, 8), row(b.low, 8), 1, row(b.low + 4080, 8))),
@@ -63,11 +59,7 @@ PAST: dict[str, tuple[str, str, Callable[[Blocks], tuple[Any, ...]]]] = {
         "self",
         lambda b: (View(b.low, (32, 33), (1, 32)), wide(b.low, 32, 1), 1, View(b.low, (32, 33), (0, 0))),
     ),
-    "expanded": (
-        "aclnnAdd",
-        "other",
-        lambda b: (row(b.low, 8), View(b.low, (8,), (0,), COUNT), 1, row(b.low, 8)),
-    ),
+    "expanded": ("aclnnAdd", "other", lambda b: (row(b.low, 8), View(b.low, (8,), (0,), COUNT), 1, row(b.low, 8))),
     "of a matrix product": (
         "aclnnMatmul",
         "mat2",
@@ -109,10 +101,7 @@ def test_past_the_end(case: str, blocks: Blocks) -> None:
     status, message = first_phase(name, *arguments(blocks))
     assert status == INVALID_ARGUMENT
     assert parameter in message and name in message
-    assert (
-        f"the allocation of 4096 bytes at {blocks.low:#x} on virtual NPU 0" in message
-        or "no live memory" in message
-    )
+    assert f"the allocation of 4096 bytes at {blocks.low:#x} on virtual NPU 0" in message or "no live memory" in message
 
 
 FREED: dict[str, tuple[str, str, Callable[[int, int], tuple[Any, ...]]]] = {
@@ -156,9 +145,7 @@ def test_freed_by_the_time_it_runs(name: str, blocks: Blocks) -> None:
         acl("aclrtSetDevice", 0)
         assert f"{name}: " in message and "selfRef" in message
         words = "has been freed" if free_first else "and the stream is one of virtual NPU 1"
-        assert (
-            f"the allocation of 4096 bytes at {address:#x} on virtual NPU 0" in message and words in message
-        )
+        assert f"the allocation of 4096 bytes at {address:#x} on virtual NPU 0" in message and words in message
         if not free_first:
             acl("aclrtFree", address)
 
@@ -259,9 +246,7 @@ def test_mapped_segments_that_touch_count_as_one() -> None:
     assert first_phase("aclnnInplaceOne", row(address + 2 * PAGE - 16, 8))[0] == INVALID_ARGUMENT
     acl("aclrtUnmapMem", address + PAGE)
     status, message = first_phase("aclnnInplaceOne", row(address + PAGE - 16, 8))
-    assert (
-        status == INVALID_ARGUMENT and f"16 bytes past the end of the allocation of {PAGE} bytes" in message
-    )
+    assert status == INVALID_ARGUMENT and f"16 bytes past the end of the allocation of {PAGE} bytes" in message
     acl("aclrtUnmapMem", address)
     assert "nothing is mapped there" in first_phase("aclnnInplaceOne", row(address, 8))[1]
     for handle in handles:

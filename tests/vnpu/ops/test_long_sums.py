@@ -41,27 +41,15 @@ PLACES = torch.randint(0, 8, (ROWS,), generator=torch.Generator().manual_seed(2)
 CASES: dict[str, tuple[Function, Sequence[tuple[int, ...]]]] = {
     "layer norm": (lambda x, w, b: functional.layer_norm(x, (WIDTH,), w, b), [(WIDTH,)] * 2),
     "group norm": (lambda x, w, b: functional.group_norm(images(x), 4, w, b), [(WIDTH,)] * 2),
-    "group norm of four": (
-        lambda x, w, b: functional.group_norm(x, 4, w, b),
-        [(WIDTH,)] * 2,
-    ),
-    "batch norm": (
-        lambda x, w, b: functional.batch_norm(images(x), None, None, w, b, training=True),
-        [(WIDTH,)] * 2,
-    ),
-    "batch norm of rows": (
-        lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True),
-        [(WIDTH,)] * 2,
-    ),
+    "group norm of four": (lambda x, w, b: functional.group_norm(x, 4, w, b), [(WIDTH,)] * 2),
+    "batch norm": (lambda x, w, b: functional.batch_norm(images(x), None, None, w, b, training=True), [(WIDTH,)] * 2),
+    "batch norm of rows": (lambda x, w, b: functional.batch_norm(x, None, None, w, b, training=True), [(WIDTH,)] * 2),
     "rms norm": (rms_norm, [(WIDTH,)]),
     "linear": (functional.linear, [(8, WIDTH), (8,)]),
     "bias": (lambda x, b: x + b, [(WIDTH,)]),
     "scale": (lambda x, w: x * w, [(WIDTH,)]),
     "convolution": (lambda x, w, b: functional.conv2d(images(x), w, b, padding=1), [(4, WIDTH, 3, 3), (4,)]),
-    "embedding": (
-        lambda x, w: functional.embedding(PLACES.to(x.device), w) * x,
-        [(8, WIDTH)],
-    ),
+    "embedding": (lambda x, w: functional.embedding(PLACES.to(x.device), w) * x, [(8, WIDTH)]),
     "softmax": (softmax_by_columns, [(WIDTH,)]),
     "prelu": (functional.prelu, [(WIDTH,)]),
 }

@@ -20,24 +20,30 @@ def statistics(x: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> t
     return (x.square().mean(tuple(range(-gamma.dim(), 0)), keepdim=True) + epsilon).rsqrt()
 
 
-@pytest.mark.parametrize(
-    ("sizes", "normal"), [((2, 3, 8), (8,)), ((2, 3, 8), (3, 8)), ((8,), (8,)), ((0, 8), (8,))]
-)
+@pytest.mark.parametrize(("sizes", "normal"), [((2, 3, 8), (8,)), ((2, 3, 8), (3, 8)), ((8,), (8,)), ((0, 8), (8,))])
 def test_rms_norm(sizes: tuple[int, ...], normal: tuple[int, ...]) -> None:
     gamma = random(*normal, low=0.5, high=1.5)
     check(
-        lambda x, g: torch_npu.npu_rms_norm(x, g, 1e-6)[0], random(*sizes), gamma, reference=rms_norm, ulps=4,
+        lambda x, g: torch_npu.npu_rms_norm(x, g, 1e-6)[0],
+        random(*sizes),
+        gamma,
+        reference=rms_norm,
+        ulps=4,
         grad=0 not in sizes and len(sizes) > 1,
-    )  # fmt: skip
+    )
 
 
 def test_rms_norm_in_every_memory_layout() -> None:
     gamma = random(6, low=0.5, high=1.5)
     for x in layouts(random(4, 6)):
         check(
-            lambda x, g: torch_npu.npu_rms_norm(x, g, 1e-5)[0], x, gamma,
-            reference=lambda x, g: rms_norm(x, g, 1e-5), dtypes=FLOATS[:1], ulps=8,
-        )  # fmt: skip
+            lambda x, g: torch_npu.npu_rms_norm(x, g, 1e-5)[0],
+            x,
+            gamma,
+            reference=lambda x, g: rms_norm(x, g, 1e-5),
+            dtypes=FLOATS[:1],
+            ulps=8,
+        )
 
 
 def test_rms_norm_statistics_and_mixed_dtypes() -> None:
@@ -50,9 +56,12 @@ def test_rms_norm_statistics_and_mixed_dtypes() -> None:
 
 def test_gemma_rms_norm() -> None:
     check(
-        lambda x, g: torch_npu.npu_gemma_rms_norm(x, g, 1e-6)[0], random(4, 8), random(8),
-        reference=lambda x, g: rms_norm(x, g + 1), grad=False,
-    )  # fmt: skip
+        lambda x, g: torch_npu.npu_gemma_rms_norm(x, g, 1e-6)[0],
+        random(4, 8),
+        random(8),
+        reference=lambda x, g: rms_norm(x, g + 1),
+        grad=False,
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -94,9 +103,12 @@ def rotate(x: torch.Tensor, mode: str) -> torch.Tensor:
 def test_rotary_mul(mode: str, factor: tuple[int, ...]) -> None:
     check(
         lambda x, cos, sin: torch_npu.npu_rotary_mul(x, cos, sin, mode),
-        random(2, 5, 3, 8), random(*factor, seed=1), random(*factor, seed=2),
-        reference=lambda x, cos, sin: x * cos + rotate(x, mode) * sin, ulps=4,
-    )  # fmt: skip
+        random(2, 5, 3, 8),
+        random(*factor, seed=1),
+        random(*factor, seed=2),
+        reference=lambda x, cos, sin: x * cos + rotate(x, mode) * sin,
+        ulps=4,
+    )
 
 
 @pytest.mark.parametrize("mode", [2, 3])
@@ -119,16 +131,7 @@ def test_other_rotary_modes(mode: int) -> None:
     # The gradient is the transposed map: <grad, f(x)> = <f'(grad), x>.
     grad = random(2, 5, 3, 8, seed=7)
     back, cos_grad, sin_grad = (torch.empty_like(device[0]) for _ in range(3))
-    run(
-        "aclnnRotaryPositionEmbeddingGrad",
-        grad.float().npu(),
-        *device[1:],
-        device[0],
-        mode,
-        back,
-        cos_grad,
-        sin_grad,
-    )
+    run("aclnnRotaryPositionEmbeddingGrad", grad.float().npu(), *device[1:], device[0], mode, back, cos_grad, sin_grad)
     assert (back.cpu() * x).sum().item() == pytest.approx((grad * expected).sum().item(), rel=1e-4)
     compare(cos_grad, grad * straight, torch.float32, ulps=8)
     compare(sin_grad, grad * turned, torch.float32, ulps=8)
@@ -146,9 +149,7 @@ def test_rotary_of_query_and_key_in_place() -> None:
 def test_what_is_not_rotated_at_once() -> None:
     """(ops-transformer: apply_rotary_pos_emb_tiling.cpp, CheckParams)"""
 
-    def status(
-        query: tuple[int, ...], key: tuple[int, ...], cos: tuple[int, ...], layout: int = 1
-    ) -> tuple[int, str]:
+    def status(query: tuple[int, ...], key: tuple[int, ...], cos: tuple[int, ...], layout: int = 1) -> tuple[int, str]:
         operands = [torch.zeros(sizes, device="npu") for sizes in (query, key, cos, cos)]
         return first_phase("aclnnApplyRotaryPosEmb", *operands, layout)
 
@@ -199,22 +200,14 @@ def test_refusals() -> None:
     rstd = torch.ones(2, 1, device="npu")
     four = torch.ones(1, 2, 1, 8, device="npu")
     cases: list[tuple[str, tuple[Any, ...], str]] = [
-        (
-            "aclnnRmsNorm",
-            (x, narrow[0], 1e-6, x, rstd),
-            "parameter gamma is float32[4], expected the last sizes of x",
-        ),
+        ("aclnnRmsNorm", (x, narrow[0], 1e-6, x, rstd), "parameter gamma is float32[4], expected the last sizes of x"),
         ("aclnnRmsNorm", (x, gamma, 1e-6, x, x), "parameter rstdOut is float32[2, 8], expected 2 elements"),
         ("aclnnRmsNorm", (x.int(), gamma, 1e-6, x, rstd), "parameter x has dtype int32"),
         ("aclnnSwiGlu", (x, 5, narrow), "parameter dim is 5"),
         ("aclnnSwiGlu", (x, -1, x), "parameter out has shape [2, 8], expected [2, 4]"),
         ("aclnnSwiGlu", (torch.ones(2, 3, device="npu"), -1, x), "its size at dim -1 must be even"),
         ("aclnnFastGelu", (x, narrow), "parameter out has shape [2, 4], expected [2, 8]"),
-        (
-            "aclnnRotaryPositionEmbedding",
-            (four, four, four, 7, four),
-            "parameter mode is 7, allowed are 0 to 3",
-        ),
+        ("aclnnRotaryPositionEmbedding", (four, four, four, 7, four), "parameter mode is 7, allowed are 0 to 3"),
         ("aclnnRotaryPositionEmbedding", (four, gamma, gamma, 0, four), "parameter cos is float32[8]"),
         ("aclnnRotaryPositionEmbeddingV2", (four, four, four, 0, x, four), "has no rotation by a matrix"),
     ]

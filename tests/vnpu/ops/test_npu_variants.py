@@ -58,18 +58,19 @@ def test_logit_has_a_gradient(eps: float | None) -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_kl_divergence_has_a_gradient_in_its_target(reduction: str, log: bool) -> None:
     check(
-        lambda x, t: torch.nn.functional.kl_div(x, t, reduction=reduction, log_target=log), random(3, 4),
-        random(3, 4, low=0.2, high=1, seed=1), dtypes=FLOATS[:1], ulps=16,
-    )  # fmt: skip
+        lambda x, t: torch.nn.functional.kl_div(x, t, reduction=reduction, log_target=log),
+        random(3, 4),
+        random(3, 4, low=0.2, high=1, seed=1),
+        dtypes=FLOATS[:1],
+        ulps=16,
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("repeats", [torch.tensor([2]), torch.tensor([1, 0, 3])])
 def test_repeat_interleave_has_a_gradient(axis: int, repeats: torch.Tensor) -> None:
     x = random(3, 3, 3)
-    check(
-        lambda x: torch.repeat_interleave(x, repeats.to(x.device), dim=axis), x, ulps=8,
-    )  # fmt: skip
+    check(lambda x: torch.repeat_interleave(x, repeats.to(x.device), dim=axis), x, ulps=8)
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -101,23 +102,22 @@ def test_products_over_nothing_are_zeros() -> None:
 
 def test_multilabel_margin_of_one_label() -> None:
     loss = torch.nn.functional.multilabel_margin_loss(torch.tensor(0.3).npu(), torch.tensor(0).npu())
-    assert (
-        loss.item() == torch.nn.functional.multilabel_margin_loss(torch.tensor(0.3), torch.tensor(0)).item()
-    )
+    assert loss.item() == torch.nn.functional.multilabel_margin_loss(torch.tensor(0.3), torch.tensor(0)).item()
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
 def test_distances_have_gradients(p: float) -> None:
     check(
-        lambda a, b: torch.cdist(a, b, p, "donot_use_mm_for_euclid_dist"), random(2, 4, 3), random(2, 5, 3, seed=1),
-        dtypes=FLOATS[:1], ulps=32,
-    )  # fmt: skip
+        lambda a, b: torch.cdist(a, b, p, "donot_use_mm_for_euclid_dist"),
+        random(2, 4, 3),
+        random(2, 5, 3, seed=1),
+        dtypes=FLOATS[:1],
+        ulps=32,
+    )
 
 
 def test_distances_of_batches_that_broadcast_have_gradients() -> None:
-    check(
-        lambda a, b: torch.cdist(a, b, 3.0), random(1, 4, 3), random(2, 5, 3, seed=1), dtypes=FLOATS[:1], ulps=32
-    )  # fmt: skip
+    check(lambda a, b: torch.cdist(a, b, 3.0), random(1, 4, 3), random(2, 5, 3, seed=1), dtypes=FLOATS[:1], ulps=32)
 
 
 @pytest.mark.parametrize("triangle", [False, True])
@@ -130,6 +130,9 @@ def test_scaled_masked_softmax_of_torch_npu(triangle: bool) -> None:
         return torch.softmax((x * 0.7).masked_fill(out, -10000), -1)
 
     check(
-        lambda x: torch_npu.npu_scaled_masked_softmax(x, mask.npu(), 0.7, triangle), random(2, 3, 32, 32),
-        reference=reference, dtypes=FLOATS[:2], ulps=8,
-    )  # fmt: skip
+        lambda x: torch_npu.npu_scaled_masked_softmax(x, mask.npu(), 0.7, triangle),
+        random(2, 3, 32, 32),
+        reference=reference,
+        dtypes=FLOATS[:2],
+        ulps=8,
+    )

@@ -143,18 +143,11 @@ def test_aclnn_cast(
         back = torch.zeros_like(source)
         run("aclnnNpuFormatCast", blocked, back)
         assert torch.equal(back.cpu(), x)
-    assert cast_size(blocked, ND if form == FRACTAL_NZ else base) == (
-        list(shape),
-        ND if form == FRACTAL_NZ else base,
-    )
+    assert cast_size(blocked, ND if form == FRACTAL_NZ else base) == (list(shape), ND if form == FRACTAL_NZ else base)
 
 
 def test_what_aclnn_does_not_cast() -> None:
-    for tensor, form in (
-        (random(3, 4).half(), NC1HWC0),
-        (random(3, 4), FRACTAL_NZ),
-        (random(0, 4).half(), FRACTAL_NZ),
-    ):
+    for tensor, form in ((random(3, 4).half(), NC1HWC0), (random(3, 4), FRACTAL_NZ), (random(0, 4).half(), FRACTAL_NZ)):
         assert cast_size(tensor.to(DEVICE), form) is None  # so that torch_npu takes Identity
     blocked = torch_npu.npu_format_cast(random(20, 30).half().to(DEVICE), NC1HWC0)
     assert cast_size(blocked, NCHW) is None  # and the same way back: two dimensions are no NCHW
@@ -187,18 +180,14 @@ def test_matrix_products_with_blocked_weights(dtype: torch.dtype) -> None:
     ]:
         torch.testing.assert_close(found.cpu().double(), expected, rtol=eps, atol=eps)
     out = torch.empty(3, 5, 24, dtype=dtype, device=DEVICE)
-    run(
-        "aclnnBatchMatMulWeightNz", rows.contiguous().to(DEVICE), layers, out, 0
-    )  # torch_npu takes BatchMatMul
+    run("aclnnBatchMatMulWeightNz", rows.contiguous().to(DEVICE), layers, out, 0)  # torch_npu takes BatchMatMul
     torch.testing.assert_close(out.cpu().double(), rows.double() @ stack.double(), rtol=eps, atol=eps)
     assert all(calls(name) > one for name, one in zip(names, before, strict=True))
 
 
 def test_quantised_and_grouped_products_with_blocked_weights() -> None:
     generator = torch.Generator().manual_seed(0)
-    x, w = (
-        torch.randint(-128, 128, size, generator=generator).to(torch.int8) for size in ((4, 40), (40, 24))
-    )
+    x, w = (torch.randint(-128, 128, size, generator=generator).to(torch.int8) for size in ((4, 40), (40, 24)))
     scale = random(24, low=0.001, high=0.01).bfloat16()
     blocked = torch_npu.npu_format_cast(w.to(DEVICE), FRACTAL_NZ)
     assert memory(blocked).size == ceil(24, 32) * ceil(40, 16) * 16 * 32
@@ -211,10 +200,7 @@ def test_quantised_and_grouped_products_with_blocked_weights() -> None:
     (found,) = torch_npu.npu_grouped_matmul(
         [rows.to(DEVICE)], [blocked], group_list=torch.tensor(ends).to(DEVICE), split_item=3, group_type=0
     )
-    parts = [
-        rows[a:b].double() @ experts[g].double()
-        for g, (a, b) in enumerate(zip([0, *ends], ends, strict=False))
-    ]
+    parts = [rows[a:b].double() @ experts[g].double() for g, (a, b) in enumerate(zip([0, *ends], ends, strict=False))]
     compare(found, torch.cat(parts), torch.float16)
     assert calls("aclnnQuantMatmulWeightNz") > before[0] and calls("aclnnGroupedMatmulWeightNz") > before[1]
 
@@ -223,32 +209,13 @@ def test_arithmetic_keeps_the_format() -> None:
     """Operators with a private operand take the old API, and give the format on."""
     x, y = random(20, 30, low=0.5).half(), random(20, 30, low=0.5, seed=1).half()
     a, b = (torch_npu.npu_format_cast(t.to(DEVICE), FRACTAL_NZ) for t in (x, y))
-    pairs = {
-        "Add": torch.add,
-        "Sub": torch.sub,
-        "Mul": torch.mul,
-        "RealDiv": torch.div,
-        "Maximum": torch.maximum,
-    }
+    pairs = {"Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "RealDiv": torch.div, "Maximum": torch.maximum}
     for name, function in pairs.items():
         before = calls(name)
         found = function(a, b)
         assert calls(name) == before + 1 and torch_npu.get_npu_format(found) == FRACTAL_NZ, name
         compare(found, function(x.double(), y.double()), torch.float16)
-    for name in (
-        "exp",
-        "sqrt",
-        "rsqrt",
-        "tanh",
-        "sigmoid",
-        "relu",
-        "neg",
-        "abs",
-        "reciprocal",
-        "sin",
-        "cos",
-        "erf",
-    ):
+    for name in ("exp", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "neg", "abs", "reciprocal", "sin", "cos", "erf"):
         before = calls(name.capitalize())
         found = getattr(torch, name)(a)
         assert calls(name.capitalize()) == before + 1, name
@@ -300,10 +267,7 @@ def test_training_where_internal_formats_are_allowed() -> None:
     x, target = random(4, 3, 8, 8), torch.tensor([0, 1, 2, 3])
     before = calls("Conv2DBackpropFilter")
     for _ in range(2):
-        for module, image, label in (
-            (model, x.float().to(DEVICE), target.to(DEVICE)),
-            (reference, x, target),
-        ):
+        for module, image, label in ((model, x.float().to(DEVICE), target.to(DEVICE)), (reference, x, target)):
             module.zero_grad()
             torch.nn.functional.cross_entropy(module(image), label).backward()
             with torch.no_grad():

@@ -123,10 +123,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     ),
     "aclnnMultiScaleDeformableAttnFunction": ([X, X, X, X, X, X], "spatialShape has dtype"),
     "aclnnMultiScaleDeformableAttentionGrad": ([X] * 9, "spatialShape has dtype"),
-    "aclnnGroupedMatmulV2": (
-        [[X[0]], [X[0]], None, None, None, None, None, [1], 3, 7, [X[0]]],
-        "groupType is 7",
-    ),
+    "aclnnGroupedMatmulV2": ([[X[0]], [X[0]], None, None, None, None, None, [1], 3, 7, [X[0]]], "groupType is 7"),
     "aclnnGroupedMatmulV3": (
         [[X[0]], [X[0]], None, None, None, None, None, torch.tensor([1]), 3, 7, [X[0]]],
         "groupType is 7",
@@ -137,7 +134,14 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_does_not_fit_is_refused(name: str) -> None:
     arguments, words = REFUSED[name]
-    moved = [each.npu() if isinstance(each, torch.Tensor) else [one.npu() for one in each] if isinstance(each, list) and each and isinstance(each[0], torch.Tensor) else each for each in arguments]  # fmt: skip
+    moved = [
+        each.npu()
+        if isinstance(each, torch.Tensor)
+        else [one.npu() for one in each]
+        if isinstance(each, list) and each and isinstance(each[0], torch.Tensor)
+        else each
+        for each in arguments
+    ]
     status, message = first_phase(name, *moved)
     assert status == INVALID_ARGUMENT and words in message, (status, message)
 

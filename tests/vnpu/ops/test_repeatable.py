@@ -26,9 +26,7 @@ def described(tensor: torch.Tensor | None) -> ctypes.c_void_p:
     sizes, strides = (ctypes.c_int64 * 2)(3, 4), (ctypes.c_int64 * 2)(4, 1)
     address = ctypes.c_void_p(tensor.data_ptr() if tensor is not None else 0)
     rank = ctypes.c_uint64(2)
-    return ctypes.c_void_p(
-        opapi.aclCreateTensor(sizes, rank, 0, strides, ctypes.c_int64(0), 2, sizes, rank, address)
-    )
+    return ctypes.c_void_p(opapi.aclCreateTensor(sizes, rank, 0, strides, ctypes.c_int64(0), 2, sizes, rank, address))
 
 
 class Product:
@@ -37,9 +35,7 @@ class Product:
     def __init__(self, *tensors: torch.Tensor | None) -> None:
         self.described = [described(each) for each in tensors]
         self.executor, workspace = ctypes.c_void_p(), ctypes.c_uint64()
-        status = opapi.aclnnMulGetWorkspaceSize(
-            *self.described, ctypes.byref(workspace), ctypes.byref(self.executor)
-        )
+        status = opapi.aclnnMulGetWorkspaceSize(*self.described, ctypes.byref(workspace), ctypes.byref(self.executor))
         assert status == 0, ascendcl.aclGetRecentErrMsg()
 
     def repeatable(self) -> None:
@@ -115,17 +111,32 @@ def test_one_of_a_list_is_moved() -> None:
     tensors = (ctypes.c_void_p * 2)(described(x), described(x))
     listed = ctypes.c_void_p(opapi.aclCreateTensorList(tensors, ctypes.c_uint64(2)))
     sizes, strides = (ctypes.c_int64 * 2)(6, 4), (ctypes.c_int64 * 2)(4, 1)
-    whole = ctypes.c_void_p(opapi.aclCreateTensor(sizes, ctypes.c_uint64(2), 0, strides, ctypes.c_int64(0), 2, sizes, ctypes.c_uint64(2), ctypes.c_void_p(out.data_ptr())))  # fmt: skip
+    whole = ctypes.c_void_p(
+        opapi.aclCreateTensor(
+            sizes,
+            ctypes.c_uint64(2),
+            0,
+            strides,
+            ctypes.c_int64(0),
+            2,
+            sizes,
+            ctypes.c_uint64(2),
+            ctypes.c_void_p(out.data_ptr()),
+        )
+    )
     executor, workspace = ctypes.c_void_p(), ctypes.c_uint64()
-    assert opapi.aclnnCatGetWorkspaceSize(listed, ctypes.c_int64(0), whole, ctypes.byref(workspace), ctypes.byref(executor)) == 0  # fmt: skip
+    assert (
+        opapi.aclnnCatGetWorkspaceSize(
+            listed, ctypes.c_int64(0), whole, ctypes.byref(workspace), ctypes.byref(executor)
+        )
+        == 0
+    )
     assert opapi.aclSetAclOpExecutorRepeatable(executor) == 0
 
     def move(number: int) -> int:
         address = ctypes.c_void_p(y.data_ptr())
         return int(
-            opapi.aclSetDynamicTensorAddr(
-                executor, ctypes.c_size_t(0), ctypes.c_size_t(number), listed, address
-            )
+            opapi.aclSetDynamicTensorAddr(executor, ctypes.c_size_t(0), ctypes.c_size_t(number), listed, address)
         )
 
     assert move(2) == INVALID_ARGUMENT

@@ -97,7 +97,10 @@ def test_shifts(dtype: torch.dtype) -> None:
 
 INDEX = np.array([3, 0, 0, 2])
 MOVES: dict[str, Callable[[Numbers], tuple[tuple[Any, ...], Numbers]]] = {
-    "aclnnGather": lambda x: ((on_npu(x), 1, on_npu(INDEX.reshape(2, 2))), np.take_along_axis(x, INDEX.reshape(2, 2), 1)),
+    "aclnnGather": lambda x: (
+        (on_npu(x), 1, on_npu(INDEX.reshape(2, 2))),
+        np.take_along_axis(x, INDEX.reshape(2, 2), 1),
+    ),
     "aclnnIndexSelect": lambda x: ((on_npu(x), 1, on_npu(INDEX)), x[:, INDEX]),
     "aclnnTake": lambda x: ((on_npu(x), on_npu(INDEX)), x.reshape(-1)[INDEX]),
     "aclnnTril": lambda x: ((on_npu(x), 0), np.tril(x)),
@@ -106,7 +109,7 @@ MOVES: dict[str, Callable[[Numbers], tuple[tuple[Any, ...], Numbers]]] = {
     "aclnnStack": lambda x: (([on_npu(x), on_npu(x[::-1])], 1), np.stack([x, x[::-1]], 1)),
     "aclnnFloor": lambda x: ((on_npu(x),), x),
     "aclnnSignbit": lambda x: ((on_npu(x),), np.zeros(x.shape, bool)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", UNSIGNED)
@@ -130,10 +133,7 @@ def test_triangles_in_place_and_of_a_transposed_matrix(dtype: torch.dtype) -> No
 def test_choice(dtype: torch.dtype) -> None:
     x = numbers(dtype, 2, 4)
     condition = np.array([True, False, False, True])
-    equal(
-        result("aclnnSWhere", on_npu(condition), on_npu(x), on_npu(x[::-1]), like=x),
-        np.where(condition, x, x[::-1]),
-    )
+    equal(result("aclnnSWhere", on_npu(condition), on_npu(x), on_npu(x[::-1]), like=x), np.where(condition, x, x[::-1]))
 
 
 def test_roll() -> None:
@@ -151,9 +151,7 @@ def test_floor_in_place(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", UNSIGNED)
 def test_what_is_found(dtype: torch.dtype) -> None:
     x = np.concatenate([numbers(dtype), numbers(dtype)[::-1]])
-    inverse, counts, values = (
-        torch.empty(16, dtype=kind).npu() for kind in (torch.int64, torch.int64, dtype)
-    )
+    inverse, counts, values = (torch.empty(16, dtype=kind).npu() for kind in (torch.int64, torch.int64, dtype))
     run("aclnnUnique2", on_npu(x), True, True, True, values, inverse, counts)
     unique, expected_inverse, expected_counts = np.unique(x, return_inverse=True, return_counts=True)
     equal(values[:8].cpu().numpy(), unique)
@@ -173,9 +171,7 @@ def test_what_is_found(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", UNSIGNED)
-@pytest.mark.parametrize(
-    ("name", "function"), [("aclnnLogAddExp", np.logaddexp), ("aclnnLogAddExp2", np.logaddexp2)]
-)
+@pytest.mark.parametrize(("name", "function"), [("aclnnLogAddExp", np.logaddexp), ("aclnnLogAddExp2", np.logaddexp2)])
 def test_logarithms(name: str, function: Callable[..., Numbers], dtype: torch.dtype) -> None:
     x = numbers(dtype)
     exact = function(x.astype(np.float64), x[::-1].astype(np.float64))

@@ -32,21 +32,41 @@ WIDER: dict[str, tuple[str, str, str, float]] = {
     "sigmoid of integers": ("torch.sigmoid", "numbers", "[*INTS, torch.bool]", 1e-6),
     "sigmoid of complex numbers": ("torch.sigmoid", "complexes", "[torch.complex64, torch.complex128]", 1e-6),
     "sigmoid_": ("lambda x: x.clone().sigmoid_()", "numbers", "[torch.float64]", 1e-15),
-    "hardsigmoid": ("lambda x: F.hardsigmoid(x.double()).to(x.dtype) if x.device.type == 'cpu' else F.hardsigmoid(x)", "numbers", "[torch.int32]", 0),
+    "hardsigmoid": (
+        "lambda x: F.hardsigmoid(x.double()).to(x.dtype) if x.device.type == 'cpu' else F.hardsigmoid(x)",
+        "numbers",
+        "[torch.int32]",
+        0,
+    ),
     "leaky_relu": ("F.leaky_relu", "numbers", "[torch.float64]", 1e-15),
     "elu": ("F.elu", "numbers", "[torch.float64]", 1e-15),
     "sin_": ("lambda x: x.clone().sin_()", "numbers", "[torch.float64]", 1e-15),
     "inverse": ("torch.inverse", "matrix", "[torch.float64, torch.float32]", 1e-6),
     "inverse of complex numbers": ("torch.inverse", "complexes", "[torch.complex64, torch.complex128]", 1e-6),
     "vector_norm": ("lambda x: torch.linalg.vector_norm(x, 3)", "numbers", "[torch.float64]", 1e-14),
-    "constant pad": ("lambda x: F.pad(x, (2, 1), value=5)", "numbers.abs()", "[torch.uint16, torch.uint32, torch.uint64]", 0),
-    "linspace": ("lambda x: torch.linspace(-3, 9, 5, dtype=torch.int64, device=x.device)", "numbers", "[torch.int64]", 0),
+    "constant pad": (
+        "lambda x: F.pad(x, (2, 1), value=5)",
+        "numbers.abs()",
+        "[torch.uint16, torch.uint32, torch.uint64]",
+        0,
+    ),
+    "linspace": (
+        "lambda x: torch.linspace(-3, 9, 5, dtype=torch.int64, device=x.device)",
+        "numbers",
+        "[torch.int64]",
+        0,
+    ),
     "relu": ("torch.relu", "numbers.abs()", "[torch.uint8]", 0),
     "eq_": ("lambda x: x.clone().eq_(x.mT)", "complexes", "[torch.complex64]", 0),
     "log10": ("lambda x: torch.log10(x, out=x.new_empty(x.shape))", "numbers.abs() + 1", "[torch.float64]", 1e-15),
-    "adaptive_avg_pool3d backward": ("lambda x: back(lambda y: F.adaptive_avg_pool3d(y, 2), x)", "torch.arange(64.0).double().view(1, 1, 4, 4, 4).sin()", "[torch.float32]", 1e-6),
+    "adaptive_avg_pool3d backward": (
+        "lambda x: back(lambda y: F.adaptive_avg_pool3d(y, 2), x)",
+        "torch.arange(64.0).double().view(1, 1, 4, 4, 4).sin()",
+        "[torch.float32]",
+        1e-6,
+    ),
     "split": ("lambda x: torch.split_with_sizes_copy(x, [1, 2])[1]", "matrix", "[torch.float64]", 0),
-}  # fmt: skip
+}
 # By the C names: what torch has no way to.
 CALLS = """
 from aclnn import first_phase, run

@@ -18,9 +18,23 @@ STORED = Path(__file__).with_name("workspace.json")
 SCRATCH = re.compile(r" call scratch\((\w+), bytes=(\d+), in=([^,]+), (.*)\) -> ok$")
 TENSOR = re.compile(r"\b([A-Za-z]+\d*)\[([\d, ]*)\]")  # as in self=float32[2, 3]
 BYTES = {
-    "bool": 1, "uint8": 1, "int8": 1, "float16": 2, "bfloat16": 2, "int16": 2, "UInt16": 2, "float32": 4, "int32": 4,
-    "UInt32": 4, "float64": 8, "int64": 8, "UInt64": 8, "ComplexHalf": 4, "ComplexFloat": 8, "ComplexDouble": 16,
-}  # fmt: skip
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "float16": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "UInt16": 2,
+    "float32": 4,
+    "int32": 4,
+    "UInt32": 4,
+    "float64": 8,
+    "int64": 8,
+    "UInt64": 8,
+    "ComplexHalf": 4,
+    "ComplexFloat": 8,
+    "ComplexDouble": 16,
+}
 NUMBERS = 24  # bytes: what mere numbers take says nothing
 
 
@@ -44,9 +58,7 @@ def measured(trace: Iterable[str]) -> dict[str, dict[str, Any]]:
         row = found.setdefault(name, {"in": set(), "most": 0.0})
         row["in"].update(functions.split("+"))
         row["most"] = max(row["most"], int(held) / max(operand_bytes(arguments), 256))
-    return {
-        name: {"in": sorted(row["in"]), "most": round(row["most"], 1)} for name, row in sorted(found.items())
-    }
+    return {name: {"in": sorted(row["in"]), "most": round(row["most"], 1)} for name, row in sorted(found.items())}
 
 
 def stored() -> dict[str, dict[str, Any]]:

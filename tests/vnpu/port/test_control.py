@@ -35,8 +35,12 @@ def test_a_control_run_of_twenty_steps_with_three_faults(place):
     out = place / "torchport-out" / "train"
     result = Result.read(out / "control" / "result.json")
     assert {key: result.data[key] for key in ("status", "steps", "why", "formats", "faults")} == {
-        "status": 0, "steps": 20, "why": "", "formats": {}, "faults": True,
-    }  # fmt: skip
+        "status": 0,
+        "steps": 20,
+        "why": "",
+        "formats": {},
+        "faults": True,
+    }
     recording = Recording.from_directory(out / "control")
     assert faults(recording) == [("update", 6), ("gradient", 12), ("sample", 19)]
     assert [event["action"] for event in recording.of_kind("weights")] == ["loaded"] * 2
@@ -94,9 +98,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
-)
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_ending_port_ends_both_runs(place, monkeypatch, number, status):
     monkeypatch.setenv("MARK_OF_THIS_TEST", str(place))
     out = place / "torchport-out" / "train"
@@ -135,9 +137,7 @@ def test_steps_forced_from_the_states_of_the_reference(place):
     """With a rate at which one unit in the last place decides within a few steps where the training goes."""
     (place / "data.txt").write_text("DATA")
     script(place, "INPUTS = 3", "shapes.py")
-    name = script(
-        place, TRAIN.replace("SGD(model.parameters(), lr=0.1)", "Adadelta(model.parameters(), lr=30.0)")
-    )
+    name = script(place, TRAIN.replace("SGD(model.parameters(), lr=0.1)", "Adadelta(model.parameters(), lr=30.0)"))
     port(name, "9")
     out = place / "torchport-out" / "train"
     plan = Plan(parse_launch([name, "9"]), out, place)
@@ -148,8 +148,7 @@ def test_steps_forced_from_the_states_of_the_reference(place):
     assert [one.steps for one in (found.reference, found.control, found.port)] == [9, 9, 9]
     assert faults(found.control) == [("update", 2), ("gradient", 5), ("sample", 8)]
     reference, control, ported = (
-        [event["value"] for event in one.of_kind("loss")]
-        for one in (found.reference, found.control, found.port)
+        [event["value"] for event in one.of_kind("loss")] for one in (found.reference, found.control, found.port)
     )
     assert reference == [event["value"] for event in Recording.from_directory(out / "reference").of_kind("loss")]
     assert ported == pytest.approx(reference, rel=1e-5)

@@ -86,13 +86,16 @@ def test_a_script_that_ports(place):
     before = sorted(path.name for path in place.iterdir())
     run = port(script(place, TRAIN), "9")
     assert run.returncode == 0, run.stderr + run.stdout
-    assert (
-        "train.py: holds (9 optimizer steps compared step by step, float32; would have noticed 5 %"
-        in " ".join(run.stdout.split())
+    assert "train.py: holds (9 optimizer steps compared step by step, float32; would have noticed 5 %" in " ".join(
+        run.stdout.split()
     )
     assert [line.split()[:2] for line in run.stderr.splitlines()] == [
-        ["1/5", "convert"], ["2/5", "reference"], ["3/5", "control"], ["4/5", "npu"], ["5/5", "compare"],
-    ]  # fmt: skip
+        ["1/5", "convert"],
+        ["2/5", "reference"],
+        ["3/5", "control"],
+        ["4/5", "npu"],
+        ["5/5", "compare"],
+    ]
     out = place / "torchport-out" / "train"
     result = Result.read(out / "result.json")
     assert result.data["verdict"] == "holds"
@@ -119,12 +122,7 @@ def test_a_script_that_ports(place):
     assert journal.stat().st_mtime_ns == kept
 
     whole = (out / "reference" / "result.json").read_text()
-    for damage in (
-        whole[:100],
-        whole.replace('"status": 0', '"status": "?"'),
-        whole.replace('"ended"', '"e"'),
-        "[]",
-    ):
+    for damage in (whole[:100], whole.replace('"status": 0', '"status": "?"'), whole.replace('"ended"', '"e"'), "[]"):
         assert damage != whole
         (out / "reference" / "result.json").write_text(damage)
         damaged = port("train.py", "--from", "compare", "9")
@@ -204,9 +202,7 @@ def test_from_without_files(place):
 
 
 def test_a_script_that_fails(place):
-    text = (
-        "import sys\nprint('words', file=sys.stderr)\ndef main():\n    raise ValueError('no good')\nmain()\n"
-    )
+    text = "import sys\nprint('words', file=sys.stderr)\ndef main():\n    raise ValueError('no good')\nmain()\n"
     run = port(script(place, text))
     assert run.returncode == 4
     assert "undecided: the original fails here before the first step" in " ".join(run.stdout.split())
@@ -215,12 +211,7 @@ def test_a_script_that_fails(place):
     assert "torchport/record" not in run.stdout  # no frame of ours in the script's traceback
     result = Result.read(place / "torchport-out" / "train" / "result.json")
     (failed, not_run) = result.findings
-    assert (failed.code, failed.location.path, failed.location.line, not_run.code) == (
-        "TP340",
-        "train.py",
-        4,
-        "TP312",
-    )
+    assert (failed.code, failed.location.path, failed.location.line, not_run.code) == ("TP340", "train.py", 4, "TP312")
 
 
 TRAINS = """
@@ -303,14 +294,11 @@ def test_a_number_of_steps_ends_both_runs_in_order(place):
     assert data["verdict"] == "holds", data["reason"]
     assert data["comparison"]["steps"] == {"kind": "backward", "reference": 5, "port": 5}
     out = place / "torchport-out" / "train"
-    assert [(out / side / "stdout.txt").read_text() for side in ("reference", "npu")] == [
-        "handlers ran\n"
-    ] * 2
+    assert [(out / side / "stdout.txt").read_text() for side in ("reference", "npu")] == ["handlers ran\n"] * 2
 
 
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)],
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
 )
 def test_an_interrupt_leaves_whole_files_and_no_process(place, monkeypatch, number, status):
     monkeypatch.setenv("MARK_OF_THIS_TEST", str(place))
@@ -327,9 +315,7 @@ def test_an_interrupt_leaves_whole_files_and_no_process(place, monkeypatch, numb
     _, messages = driver.communicate()
     assert driver.returncode == status
     assert "Traceback" not in messages
-    words = {130: "torchport port: interrupted", -9: ""}.get(
-        status, f"torchport port: ended by {number.name}"
-    )
+    words = {130: "torchport port: interrupted", -9: ""}.get(status, f"torchport port: ended by {number.name}")
     assert words in messages
     assert Result.read(out / "convert" / "result.json").command == "convert"
     # After SIGKILL no clean-up of ours can run: the keeper does it.
@@ -383,8 +369,7 @@ def test_scripts_of_one_name_have_folders_of_their_own(place):
 
 def test_a_repeated_step_that_is_interrupted_leaves_the_finished_one(place):
     name = script(
-        place,
-        "import os, time\nprint('started', flush=True)\ntime.sleep(3600 if os.path.exists('hang') else 0)\n",
+        place, "import os, time\nprint('started', flush=True)\ntime.sleep(3600 if os.path.exists('hang') else 0)\n"
     )
     assert port(name).returncode == 4  # nothing is trained, but every step is there
     (place / "hang").touch()
@@ -394,9 +379,7 @@ def test_a_repeated_step_that_is_interrupted_leaves_the_finished_one(place):
         return {path: path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != ".lock"}
 
     before = files()
-    driver = subprocess.Popen(
-        command(name, "--from", "reference"), stderr=subprocess.PIPE, preexec_fn=interruptible
-    )
+    driver = subprocess.Popen(command(name, "--from", "reference"), stderr=subprocess.PIPE, preexec_fn=interruptible)
     prints(driver, out / "reference.unfinished" / "stdout.txt")
     driver.send_signal(signal.SIGINT)
     driver.communicate()
@@ -408,9 +391,7 @@ def test_a_whole_project(place):
     (place / "project" / "nets").mkdir(parents=True)
     (place / "project" / "nets" / "__init__.py").touch()
     script(
-        place / "project" / "nets",
-        "import torch\ndef make():\n    return torch.nn.Linear(3, 1).cuda()\n",
-        "small.py",
+        place / "project" / "nets", "import torch\ndef make():\n    return torch.nn.Linear(3, 1).cuda()\n", "small.py"
     )
     text = (
         "import importlib, torch\nnet = importlib.import_module('nets.' + 'small').make()\n"
@@ -440,9 +421,7 @@ def test_what_is_written_outside_is_listed(place):
     (place / "work").mkdir()
     target = place / "elsewhere" / "log.txt"
     script(place / "work", f"open({str(target)!r}, 'a').write('x')" + TRAINS)
-    run = subprocess.run(
-        command("train.py", "--json"), cwd=place / "work", capture_output=True, text=True, check=False
-    )
+    run = subprocess.run(command("train.py", "--json"), cwd=place / "work", capture_output=True, text=True, check=False)
     data = json.loads(run.stdout)["data"]
     assert target.read_text() == "xxx"  # the control run is a run, too
     # Temporary folders are nobody's loss and are not listed; pytest's is one.
@@ -459,9 +438,12 @@ def test_a_reference_that_insists_on_an_npu_is_no_reference(place):
 
     libraries = str(vnpu.library_directory())
     run = subprocess.run(
-        command(script(place, text + TRAINS), "--json"), capture_output=True, text=True, check=False,
+        command(script(place, text + TRAINS), "--json"),
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "LIBS": libraries},
-    )  # fmt: skip
+    )
     data = json.loads(run.stdout)["data"]
     assert data["verdict"] == "undecided"
     assert "used an NPU itself" in data["reason"]

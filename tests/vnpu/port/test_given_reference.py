@@ -49,9 +49,7 @@ def place(tmp_path, monkeypatch):
 
 
 def torchport(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "torchport", *words], capture_output=True, text=True, check=False
-    )
+    return subprocess.run([sys.executable, "-m", "torchport", *words], capture_output=True, text=True, check=False)
 
 
 def recorded(place):
@@ -116,9 +114,7 @@ def test_further_ports_of_a_recording(place):
 
 def test_recordings_of_the_cpu_and_the_npu_are_compared(place):
     """The words of `compare` are those of `port`: the runs have the same random numbers."""
-    (place / "train.py").write_text(
-        TRAIN.replace("os.urandom(count)", "torch.randint(0, 255, (count,)).tolist()")
-    )
+    (place / "train.py").write_text(TRAIN.replace("os.urandom(count)", "torch.randint(0, 255, (count,)).tolist()"))
     for on in ("cpu", "npu"):
         run = torchport("run", "--record", on, "--on", on, "train.py", f"{on}.pt")
         assert run.returncode == 0, run.stderr

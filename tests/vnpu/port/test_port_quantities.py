@@ -48,9 +48,8 @@ def recorded(out, words):
     """Both runs' one process that trained."""
     command = [sys.executable, "-m", "torchport", "port", "--out", str(out), "--json", "--timeout", "500"]
     run = subprocess.run(
-        [*command, *words], capture_output=True, text=True, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        [*command, *words], capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert json.loads(run.stdout)["data"]["verdict"] == "holds"
     ((reference,), (port,)) = (Recording.from_directory(out / side).trained for side in ("reference", "npu"))
@@ -111,9 +110,7 @@ def test_a_killed_process_loses_one_loss(tmp_path):
     Result("record", data={"recording": VERSION}).write(tmp_path / HEAD)
     script = tmp_path / "train.py"
     script.write_text(KILLED)
-    environment = {
-        **os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(tmp_path)).to_variable()
-    }  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": startup.FOLDER, "TORCHPORT_RECORD": Options(str(tmp_path)).to_variable()}
     ended = subprocess.run([sys.executable, script], env=environment, check=False)
     assert ended.returncode == -signal.SIGKILL
     (process,) = Recording.from_directory(tmp_path).processes

@@ -11,24 +11,8 @@ SCRIPT = Path(__file__).parents[3] / "examples" / "digits" / "train.py"
 
 
 def port(out, *arguments):
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "port",
-        str(SCRIPT),
-        "--out",
-        str(out),
-        "--json",
-        "--timeout",
-        "500",
-    ]
-    run = subprocess.run(
-        [*command, "--", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "torchport", "port", str(SCRIPT), "--out", str(out), "--json", "--timeout", "500"]
+    run = subprocess.run([*command, "--", *arguments], capture_output=True, text=True, check=False)
     assert run.stdout, run.stderr
     result = json.loads(run.stdout)
     assert run.returncode == 0, [finding["message"] for finding in result["findings"]]

@@ -69,12 +69,7 @@ def free_port() -> int:
 def test_trains_on_two_devices(tmp_path: Path) -> None:
     """The ImageNet example as it is started for several GPUs: one process per device, gradients averaged by HCCL."""
     convert_tree(EXAMPLES / "imagenet", tmp_path / "npu")
-    environment = {
-        **os.environ,
-        **vnpu.environment(),
-        "ASCEND_RT_VISIBLE_DEVICES": "0,1",
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, **vnpu.environment(), "ASCEND_RT_VISIBLE_DEVICES": "0,1", "OMP_NUM_THREADS": "1"}
     arguments = [
         "--epochs",
         "1",
@@ -86,8 +81,11 @@ def test_trains_on_two_devices(tmp_path: Path) -> None:
     ]
     done = subprocess.run(
         [sys.executable, "main.py", *arguments, "--world-size", "1", "--rank", "0"],
-        cwd=tmp_path / "npu", env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=tmp_path / "npu",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Use GPU: 0 for training" in done.stdout and "Use GPU: 1 for training" in done.stdout
     assert "Acc@1" in done.stdout

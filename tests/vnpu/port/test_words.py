@@ -79,10 +79,30 @@ ROWS = {
 
 # Each of these is near a row that `make test` has.
 FOR_MAKE_PORTS = {
-    "acc", "acccount", "cudaseed", "devinit", "grad", "dp", "comp2", "comp3", "exit3", "slow", "evalonly",
-    "ddp of two", "subcmd", "two", "tune", "library", "ddp by torchrun", "library in a project", "cl",
-    "dot", "comp", "pkg", "stdin",
-}  # fmt: skip
+    "acc",
+    "acccount",
+    "cudaseed",
+    "devinit",
+    "grad",
+    "dp",
+    "comp2",
+    "comp3",
+    "exit3",
+    "slow",
+    "evalonly",
+    "ddp of two",
+    "subcmd",
+    "two",
+    "tune",
+    "library",
+    "ddp by torchrun",
+    "library in a project",
+    "cl",
+    "dot",
+    "comp",
+    "pkg",
+    "stdin",
+}
 
 
 class Ended(NamedTuple):
@@ -109,9 +129,7 @@ def port(folder: Path, words: list[str], stdin: str = "", **variables: str) -> E
     command = [sys.executable, "-m", "torchport", "port", "--json", "--out", str(folder / "out"), *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     environment.update({name: str(folder / path) for name, path in variables.items()})
-    run = subprocess.run(
-        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False
-    )  # fmt: skip
+    run = subprocess.run(command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False)
     result = folder / "out" / "result.json"
     kept = json.loads(result.read_text()) if result.exists() else {}
     return Ended(run.returncode, run.stdout, run.stderr, folder / "out", kept)
@@ -153,9 +171,7 @@ def _without_step(text: str) -> str:
 
 
 def _three_times(text: str) -> str:
-    return re.sub(
-        r"lr=a\.lr|1e-2\)", lambda found: found[0].replace("a.lr", "3 * a.lr").replace("1e-2", "3e-2"), text
-    )
+    return re.sub(r"lr=a\.lr|1e-2\)", lambda found: found[0].replace("a.lr", "3 * a.lr").replace("1e-2", "3e-2"), text)
 
 
 def _on_the_cpu(text: str) -> str:

@@ -23,17 +23,7 @@ SEVEN = 32 * BLOCK + EMBEDDINGS
 def predict(script: Path, *words: str, status: int = 0) -> dict[str, Any]:
     """What `torchport predict` says, with `wall` and `processor`, the seconds that it took, children too."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "predict",
-        str(script),
-        "--json",
-        "--soc",
-        "Ascend910B1",
-        *words,
-    ]
+    command = [sys.executable, "-m", "torchport", "predict", str(script), "--json", "--soc", "Ascend910B1", *words]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -25,9 +25,7 @@ def perceptron(layers: int, width: int, batch: int) -> int:
     """Peak where the backward pass has come to the last ReLU."""
     parameters = layers * width**2 + width
     weights_and_moments = 3 * parameters * SINGLE  # of Adam two
-    saved = (
-        (1 + layers) * batch * width * SINGLE
-    )  # what goes in, and what each ReLU gives: the next layer's input
+    saved = (1 + layers) * batch * width * SINGLE  # what goes in, and what each ReLU gives: the next layer's input
     gradients = 2 * batch * width * SINGLE  # of the last ReLU's result and of what went into it
     return weights_and_moments + saved + gradients
 

@@ -40,12 +40,8 @@ for step in range(1000000):
     if step % 1 == 0:
         print(loss.item())
 """
-BIG = TRAIN.replace("32)", "1 << 22)").replace(
-    "torch.ones(words", "torch.ones(1, device='cuda').expand(words"
-)
-ENDLESS = TRAIN.replace(
-    "for step in range(1000000):", "while torch.ones(1).cuda().mul(2).item() == 0: pass\nif 0:"
-)
+BIG = TRAIN.replace("32)", "1 << 22)").replace("torch.ones(words", "torch.ones(1, device='cuda').expand(words")
+ENDLESS = TRAIN.replace("for step in range(1000000):", "while torch.ones(1).cuda().mul(2).item() == 0: pass\nif 0:")
 
 
 AT_HOME = """
@@ -57,9 +53,7 @@ while True:
     optimizer.step()
 """
 # It leaves its loop where a loss is zero, as all are in a dry run.
-SATISFIED = TRAIN.replace(
-    "    optimizer.zero_grad()", "    if loss.item() < 1e-3: break\n    optimizer.zero_grad()"
-)
+SATISFIED = TRAIN.replace("    optimizer.zero_grad()", "    if loss.item() < 1e-3: break\n    optimizer.zero_grad()")
 
 
 def predicted(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -143,9 +137,7 @@ batches = iter(torch.utils.data.DataLoader(Images(), batch_size=8, num_workers=w
         "torch.ones(words.batch_size, 512)", "next(batches)"
     )
     found = {
-        workers: json.loads(predicted(tmp_path, script, "--json", "--", "--workers", str(workers)).stdout)[
-            "one"
-        ]
+        workers: json.loads(predicted(tmp_path, script, "--json", "--", "--workers", str(workers)).stdout)["one"]
         for workers in (0, 2)
     }
     for workers, one in found.items():
@@ -179,17 +171,7 @@ def test_nothing_of_a_launcher_is_left_where_time_is_up(tmp_path: Path) -> None:
     done = predicted(tmp_path, script, "--limit", "25", "--", "--nothing")
     assert done.returncode == 1 and "did not come to 3 steps within 25 s" in done.stderr
     path = tmp_path / "train.py"
-    command = [
-        sys.executable,
-        "-m",
-        "torchport",
-        "predict",
-        "--limit",
-        "25",
-        "--",
-        "torchrun",
-        "--nproc-per-node",
-    ]
+    command = [sys.executable, "-m", "torchport", "predict", "--limit", "25", "--", "torchrun", "--nproc-per-node"]
     done = subprocess.run([*command, "2", str(path)], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1 and "did not come to 3 steps within 25 s" in done.stderr
 
@@ -218,9 +200,7 @@ def _target(link: Path) -> str:
         (["--nproc", "two"], "two is no number"),
     ],
 )
-def test_words_that_are_none_are_refused_before_anything_runs(
-    tmp_path: Path, words: list[str], said: str
-) -> None:
+def test_words_that_are_none_are_refused_before_anything_runs(tmp_path: Path, words: list[str], said: str) -> None:
     done = predicted(tmp_path, "open('ran', 'w')", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr and "Traceback" not in done.stderr
@@ -232,39 +212,57 @@ def test_words_that_are_none_are_refused_before_anything_runs(
     [
         (TRAIN, ["--soc", "Ascend2000"], 2, "VNPU_SOC=Ascend2000 is not a chip profile"),
         pytest.param(
-            "import torch; print(torch.ones(3).cuda().sum())", [], 2, "without a step of an optimizer",
+            "import torch; print(torch.ones(3).cuda().sum())",
+            [],
+            2,
+            "without a step of an optimizer",
             marks=pytest.mark.predictions,
         ),
         ("print('hello')", [], 2, "without a step of an optimizer"),
         (AT_HOME, [], 2, "made 3 steps on the CPU and none on the NPU"),
         (SATISFIED, [], 2, "none was reached. It read a value of the device 1x at train.py:25 (item)"),
         pytest.param(
-            SATISFIED.replace("break", "raise SystemExit(3)"), [], 1, "with status 3 and without a step",
+            SATISFIED.replace("break", "raise SystemExit(3)"),
+            [],
+            1,
+            "with status 3 and without a step",
             marks=pytest.mark.predictions,
         ),
         # What the virtual NPU says of it, not the first line of the error alone.
         pytest.param(
-            TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"), [], 1, "train.py:12: RuntimeError",
+            TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"),
+            [],
+            1,
+            "train.py:12: RuntimeError",
             marks=pytest.mark.predictions,
         ),
         pytest.param(
-            TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"), [], 1, "[virtual NPU, aclnnAddmm",
+            TRAIN.replace("words.batch_size, 512", "words.batch_size, 511"),
+            [],
+            1,
+            "[virtual NPU, aclnnAddmm",
             marks=pytest.mark.predictions,
         ),
         ("raise SystemExit(7)", [], 1, "ended with status 7 before it came to the NPU"),
         pytest.param(
-            TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"), [], 1, "ZeroDivisionError",
+            TRAIN.replace("loss.backward()", "loss.backward(); 1 / loss.item()"),
+            [],
+            1,
+            "ZeroDivisionError",
             marks=pytest.mark.predictions,
         ),
         (ENDLESS, ["--limit", "15"], 1, "did not come to 3 steps within 15 s"),
         # By then it has read, on a busy machine too.
-        pytest.param(ENDLESS, ["--limit", "200"], 1, "at train.py:23 (item); in a dry run these are zero",
-                     marks=pytest.mark.predictions),
+        pytest.param(
+            ENDLESS,
+            ["--limit", "200"],
+            1,
+            "at train.py:23 (item); in a dry run these are zero",
+            marks=pytest.mark.predictions,
+        ),
     ],
-)  # fmt: skip
-def test_what_cannot_be_predicted(
-    tmp_path: Path, script: str, words: list[str], status: int, said: str
-) -> None:
+)
+def test_what_cannot_be_predicted(tmp_path: Path, script: str, words: list[str], status: int, said: str) -> None:
     done = predicted(tmp_path, script, "--html", "report.html", *words)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr and "Traceback" not in done.stderr

@@ -31,8 +31,7 @@ class SessionLog:
         chip = self.name(self.chip)
         self.record(1, struct.pack("<IIiiIBxxxqq", 1, 77, self.rank, self.world, chip, 0, 0, EPOCH))
         self.record(
-            8,
-            struct.pack("<QIIqqqqqdddii", self.switches, 1, 0, 0, 0, EPOCH, 0, 1000, 3e14, 1e12, 1.8, 24, 48),
+            8, struct.pack("<QIIqqqqqdddii", self.switches, 1, 0, 0, 0, EPOCH, 0, 1000, 3e14, 1e12, 1.8, 24, 48)
         )
 
     def record(self, kind: int, body: bytes) -> None:
@@ -68,23 +67,28 @@ class SessionLog:
             + struct.pack(f"<{len(shape)}q", *shape)
             for i, shape in enumerate(shapes)
         )
-        head = struct.pack(
-            "<IHHIIBBHIQ", self.name(name), 0, len(shapes), stream, 9, unit, 0, ranks, 0, correlation
-        )
+        head = struct.pack("<IHHIIBBHIQ", self.name(name), 0, len(shapes), stream, 9, unit, 0, ranks, 0, correlation)
         times = struct.pack("<6q3d", wall[0], *wall, virtual[0], *virtual, 0.0, size, 0.0)
         self.record(3, head + times + tensors)
 
-    def collective(self, name: str, group: str, sequence: int, correlation: int, ready: int, virtual: tuple[int, int], ranks: int = 2, sent: float = 4e6) -> None:  # fmt: skip
+    def collective(
+        self,
+        name: str,
+        group: str,
+        sequence: int,
+        correlation: int,
+        ready: int,
+        virtual: tuple[int, int],
+        ranks: int = 2,
+        sent: float = 4e6,
+    ) -> None:
         number = self.name(group)
         self.record(6, struct.pack("<IiQQiiq", number, self.rank, sequence, 1000, 4, -1, ready))
         self.task(name, correlation, virtual, unit=COLLECTIVE, shapes=(), ranks=ranks, size=sent)
 
     def mark(self, kind: int, number: int, message: str, raw: int, virtual: int) -> None:
         self.record(
-            7,
-            struct.pack(
-                "<IIIIQQqq", kind, 9, self.name("default"), self.name(message), number, 0, raw, virtual
-            ),
+            7, struct.pack("<IIIIQQqq", kind, 9, self.name("default"), self.name(message), number, 0, raw, virtual)
         )
 
     def queue_thread(self, thread: int) -> None:

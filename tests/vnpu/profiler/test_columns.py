@@ -124,11 +124,7 @@ def test_a_column_that_is_missing_is_noticed(exported: Path) -> None:
         for column in row:
             if lacks(bean, {key: value for key, value in row.items() if key != column}):
                 noticed.add((name, column))
-    assert {
-        ("op_statistic", "Total Time(us)"),
-        ("npu_module_mem", "Total Reserved(KB)"),
-        ("aicpu", "Node"),
-    } <= noticed
+    assert {("op_statistic", "Total Time(us)"), ("npu_module_mem", "Total Reserved(KB)"), ("aicpu", "Node")} <= noticed
     assert len(noticed) > 15
 
 
@@ -148,9 +144,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text())  # type: ignore[no-any-return]
 
 
-def test_events_have_what_the_timelines_parsers_ask_for(
-    exported: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_have_what_the_timelines_parsers_ask_for(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bean = wheel("prof_bean._event_bean").EventBean
     kernels = [e for e in events(exported) if e["ph"] == "X" and "Task Type" in e["args"]]
     assert len(kernels) >= 2
@@ -158,9 +152,7 @@ def test_events_have_what_the_timelines_parsers_ask_for(
     def asked(event: dict[str, Any]) -> set[str]:
         Asked.missing = set()
         one = bean(Asked(event | {"args": Asked(event["args"])}))
-        assert (
-            len([one.ts, one.pid, one.tid, one.dur, one.name, one.end_ns, one.unique_id, one.is_ai_core]) == 8
-        )
+        assert len([one.ts, one.pid, one.tid, one.dur, one.name, one.end_ns, one.unique_id, one.is_ai_core]) == 8
         return Asked.missing
 
     for event in kernels:
@@ -252,11 +244,7 @@ def test_databases_answer_the_wheels_queries(exported: Path, tmp_path: Path) -> 
     answered, complaints = refused(path, analyzed)
     assert answered > 8 and complaints == []
     worse = tmp_path / "worse.db"
-    for table, column in (
-        ("TASK", "globalTaskId"),
-        ("CANN_API", "connectionId"),
-        ("COMMUNICATION_OP", "opName"),
-    ):
+    for table, column in (("TASK", "globalTaskId"), ("CANN_API", "connectionId"), ("COMMUNICATION_OP", "opName")):
         worse.write_bytes(path.read_bytes())
         connection = sqlite3.connect(worse)
         connection.execute(f"alter table {table} rename column {column} to another")
@@ -267,9 +255,7 @@ def test_databases_answer_the_wheels_queries(exported: Path, tmp_path: Path) -> 
 def columns(path: Path) -> dict[str, dict[str, str]]:
     connection = sqlite3.connect(path)
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
-    found = {
-        name: {row[1]: row[2] for row in connection.execute(f"pragma table_info({name})")} for name in tables
-    }
+    found = {name: {row[1]: row[2] for row in connection.execute(f"pragma table_info({name})")} for name in tables}
     connection.close()
     return found
 

@@ -24,9 +24,7 @@ def events(path: Path) -> list[dict[str, Any]]:
 
 def without_arrow(found: list[dict[str, Any]]) -> list[str]:
     """Kernels to which no arrow leads from an operation of the program."""
-    ends = {
-        (e["pid"], e["tid"], e["ts"]): e["id"] for e in found if e.get("cat") == "ac2g" and e["ph"] == "f"
-    }
+    ends = {(e["pid"], e["tid"], e["ts"]): e["id"] for e in found if e.get("cat") == "ac2g" and e["ph"] == "f"}
     starts = {e["id"] for e in found if e.get("cat") == "ac2g" and e["ph"] == "s"}
     kernels = [e for e in found if e.get("cat") == "kernel"]
     return [e["name"] for e in kernels if ends.get((e["pid"], e["tid"], e["ts"])) not in starts]
@@ -114,13 +112,7 @@ print(max(row.cpu_memory_usage for row in prof.key_averages()))
     (board,) = tmp_path.glob("board/*.pt.trace.json")
     found = events(board)
     assert (
-        len(
-            [
-                e
-                for e in found
-                if str(e["name"]).startswith("ProfilerStep#") and e.get("cat") != "gpu_user_annotation"
-            ]
-        )
+        len([e for e in found if str(e["name"]).startswith("ProfilerStep#") and e.get("cat") != "gpu_user_annotation"])
         >= 2
     )
     assert len([e for e in found if e.get("cat") == "kernel"]) == 34 and without_arrow(found) == []

@@ -21,28 +21,19 @@ def start_us(ns: int) -> str:
 
 def small() -> SessionLog:
     """Two kernels, of which this machine has computed the first for 5 ms; a wait; a copy; a collective."""
-    log = SessionLog(
-        switches=session_logs.CALLS | session_logs.METRICS | session_logs.TASK_TIME | session_logs.MARKS
-    )
+    log = SessionLog(switches=session_logs.CALLS | session_logs.METRICS | session_logs.TASK_TIME | session_logs.MARKS)
     log.memory(2048 * 1024, 0)
     log.mark(1, 5, "forward", 500, 0)
     log.call("aclnnMm", 1, 1_000, 5_001_000, (0, 1000))
     log.task(
-        "aclnnMm",
-        1,
-        (1000, 3000),
-        wall=(2_000, 5_000_000),
-        unit=session_logs.CUBE,
-        shapes=((4, 8), (8, 2), (4, 2)),
+        "aclnnMm", 1, (1000, 3000), wall=(2_000, 5_000_000), unit=session_logs.CUBE, shapes=((4, 8), (8, 2), (4, 2))
     )
     log.call("aclnnInplaceAdd", 2, 5_002_000, 5_003_000, (1000, 2000))
     log.task("aclnnInplaceAdd", 2, (3000, 4500), wall=(5_002_500, 5_002_900))
     log.mark(2, 5, "", 5_003_500, 2000)
     log.call("aclrtSynchronizeStream", 0, 5_004_000, 9_000_000, (2000, 4500))
     log.call("aclrtMemcpyAsync", 3, 9_100_000, 9_101_000, (4500, 4500))
-    log.task(
-        "MemcpyAsync", 3, (4500, 6500), wall=(9_100_000, 9_100_500), unit=session_logs.HOST_COPY, shapes=()
-    )
+    log.task("MemcpyAsync", 3, (4500, 6500), wall=(9_100_000, 9_100_500), unit=session_logs.HOST_COPY, shapes=())
     log.call("HcclAllReduce", 4, 9_102_000, 9_103_000, (4500, 4500))
     log.collective("HcclAllReduce", "group_a", 7, 4, 5000, (6000, 9000))
     return log
@@ -51,12 +42,7 @@ def small() -> SessionLog:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = small().write(tmp_path_factory.mktemp("profile") / "PROF_000001_1_A", (9_200_000, 9000))
-    for words in (
-        ["--export=on"],
-        ["--export=on", "--type=db"],
-        ["--analyze=on"],
-        ["--analyze=on", "--type=db"],
-    ):
+    for words in (["--export=on"], ["--export=on", "--type=db"], ["--analyze=on"], ["--analyze=on", "--type=db"]):
         done = msprof(*words, f"--output={folder}")
         assert (done.returncode, done.stderr) == (0, "")
     return folder
@@ -83,10 +69,7 @@ def test_op_summary_has_what_torch_npu_reads(exported: Path) -> None:
     assert mm["Input Shapes"] == '"4,8;8,2"' and mm["Output Shapes"] == '"4,2"'
     assert mm["Input Data Types"] == "FLOAT;FLOAT" and mm["Predicted"] == "true"
     assert add["OP Type"] == "Add" and add["Task Type"] == "AI_VECTOR_CORE"
-    assert (reduce["OP Type"], reduce["Task Type"]) == (
-        "hcom_AllReduce_".replace("A", "a", 1),
-        "COMMUNICATION",
-    )
+    assert (reduce["OP Type"], reduce["Task Type"]) == ("hcom_AllReduce_".replace("A", "a", 1), "COMMUNICATION")
     from torch_npu.profiler.analysis.prof_common_func._csv_headers import CsvHeaders
 
     wanted = set(CsvHeaders.OP_SUMMARY_SHOW_HEADERS) | set(CsvHeaders.OP_SUMMARY_ADDITIONAL_HEADERS)
@@ -173,9 +156,7 @@ def test_communication_files(exported: Path) -> None:
     assert name.startswith("hcom_allReduce__") and name.endswith("_7_1@group_a")
     times = one["Communication Time Info"]
     assert times["Elapse Time(ms)"] == pytest.approx(0.004)
-    assert times["Transit Time(ms)"] == pytest.approx(0.003) and times["Wait Time(ms)"] == pytest.approx(
-        0.001
-    )
+    assert times["Transit Time(ms)"] == pytest.approx(0.003) and times["Wait Time(ms)"] == pytest.approx(0.001)
     hccs = one["Communication Bandwidth Info"]["HCCS"]
     assert hccs["Transit Size(MB)"] == pytest.approx(4.0)
     matrix = json.loads((exported / "analyze" / "communication_matrix.json").read_text())
@@ -233,9 +214,9 @@ def test_a_long_text_is_whole_in_the_database(tmp_path: Path) -> None:
     assert msprof("--export=on", "--type=db", f"--output={folder}").returncode == 0
     (path,) = folder.glob("msprof_*.db")
     assert rows(path, "pragma integrity_check") == [("ok",)]
-    assert rows(
-        path, "select count(*) from STRING_IDS where value = '" + ";".join(["12345,6789"] * 900) + "'"
-    ) == [(1,)]
+    assert rows(path, "select count(*) from STRING_IDS where value = '" + ";".join(["12345,6789"] * 900) + "'") == [
+        (1,)
+    ]
 
 
 # --- what is refused
@@ -265,10 +246,7 @@ def test_what_cannot_be_written_leaves_no_part(tmp_path: Path) -> None:
     import subprocess
 
     done = subprocess.run(
-        ["bash", "-c", f"trap '' XFSZ; {command}", session_logs.MSPROF],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "-c", f"trap '' XFSZ; {command}", session_logs.MSPROF], capture_output=True, text=True, check=False
     )
     assert done.returncode == 1 and "cannot be written" in done.stderr
     assert list((folder / OUTPUT).iterdir()) == []
@@ -276,9 +254,15 @@ def test_what_cannot_be_written_leaves_no_part(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--export=on"], ["--output=/x"], ["--export=maybe", "--output=/x"], ["--sys-io=on", "--output=/x", "--export=on"],
-     ["--export=on", "--output=/nowhere/at/all"], ["--export=on", "--analyze=on", "--output=/tmp"]],
-)  # fmt: skip
+    [
+        ["--export=on"],
+        ["--output=/x"],
+        ["--export=maybe", "--output=/x"],
+        ["--sys-io=on", "--output=/x", "--export=on"],
+        ["--export=on", "--output=/nowhere/at/all"],
+        ["--export=on", "--analyze=on", "--output=/tmp"],
+    ],
+)
 def test_unknown_words_are_refused(words: list[str]) -> None:
     done = msprof(*words)
     assert done.returncode == 1 and done.stderr.startswith("msprof: ") and done.stdout == ""

@@ -80,10 +80,19 @@ def trace(folder: Path) -> list[dict[str, Any]]:
 
 def test_every_file_is_there(folder: Path) -> None:
     assert {
-        "trace_view.json", "kernel_details.csv", "operator_details.csv", "op_statistic.csv", "api_statistic.csv",
-        "step_trace_time.csv", "memory_record.csv", "operator_memory.csv", "npu_module_mem.csv", "task_time.csv",
-        "ascend_pytorch_profiler.db", "analysis.db",
-    } <= {path.name for path in output(folder).iterdir()}  # fmt: skip
+        "trace_view.json",
+        "kernel_details.csv",
+        "operator_details.csv",
+        "op_statistic.csv",
+        "api_statistic.csv",
+        "step_trace_time.csv",
+        "memory_record.csv",
+        "operator_memory.csv",
+        "npu_module_mem.csv",
+        "task_time.csv",
+        "ascend_pytorch_profiler.db",
+        "analysis.db",
+    } <= {path.name for path in output(folder).iterdir()}
 
 
 def kernels(folder: Path) -> list[timeline.Task]:
@@ -115,8 +124,7 @@ def test_steps_take_what_the_event_log_says(folder: Path) -> None:
     rows = table(folder, "kernel_details.csv")
     logged = kernels(folder)[-len(rows) :]
     of_step = [
-        [task for row, task in zip(rows, logged, strict=True) if row["Step Id"] == number]
-        for number in ("1", "2")
+        [task for row, task in zip(rows, logged, strict=True) if row["Step Id"] == number] for number in ("1", "2")
     ]
     assert all(of_step) and sum(map(len, of_step)) == len(rows)
     ends = [of_step[1][0].virtual_began, of_step[1][-1].virtual_ended]
@@ -167,9 +175,7 @@ def test_shapes_stacks_modules_and_units_are_there(folder: Path) -> None:
     products = [row for row in table(folder, "kernel_details.csv") if row["Accelerator Core"] == "AI_CORE"]
     assert {row["Input Shapes"] for row in products} >= {'"128;32,64;64,128"'}
     for row in products:
-        assert (
-            0 < float(row["aic_mac_time(us)"]) <= float(row["aicore_time(us)"]) == float(row["Duration(us)"])
-        )
+        assert 0 < float(row["aic_mac_time(us)"]) <= float(row["aicore_time(us)"]) == float(row["Duration(us)"])
 
 
 def test_memory_agrees_with_the_allocator(folder: Path) -> None:
@@ -215,9 +221,7 @@ def test_databases_are_whole(folder: Path) -> None:
     connection.close()
     connection = sqlite3.connect(output(folder) / "analysis.db")
     computing = [row[0] for row in connection.execute("select computing from StepTraceTime order by step")]
-    assert computing == pytest.approx(
-        [float(row["Computing"]) for row in table(folder, "step_trace_time.csv")], abs=1
-    )
+    assert computing == pytest.approx([float(row["Computing"]) for row in table(folder, "step_trace_time.csv")], abs=1)
     connection.close()
 
 

@@ -54,9 +54,7 @@ with profiler({str(tmp_path / "one")!r}, "Level1", ["Text"], mstx=True) as prof:
     ranges = [e for e in spans if e["name"] == "a range"]
     assert len(marked) == 2 and {e["dur"] for e in marked} == {0.0}
     assert len(ranges) == 2 and all(e["dur"] > 100 for e in ranges)
-    assert (
-        sum(e["name"] == "mstx a range" for e in spans) == 4
-    )  # where the stream came to its begin and its end
+    assert sum(e["name"] == "mstx a range" for e in spans) == 4  # where the stream came to its begin and its end
 
 
 @pytest.mark.profiles
@@ -166,14 +164,14 @@ open("allocated", "w").write(str(torch.npu.memory_allocated()))
     snapshot: dict[str, Any] = pickle.loads(path.read_bytes())  # ours, of a moment ago
     actions = [event["action"] for event in snapshot["device_traces"][0]]
     assert {"alloc", "free_completed", "segment_alloc"} <= set(actions)
-    assert any(
-        "<string>" in frame["filename"] for event in snapshot["device_traces"][0] for frame in event["frames"]
-    )
+    assert any("<string>" in frame["filename"] for event in snapshot["device_traces"][0] for frame in event["frames"])
     assert sum(segment["total_size"] for segment in snapshot["segments"]) >= 8_000_000
     allocated = sum(
-        block["size"] for segment in snapshot["segments"] for block in segment["blocks"]
+        block["size"]
+        for segment in snapshot["segments"]
+        for block in segment["blocks"]
         if block["state"].startswith("active")
-    )  # fmt: skip
+    )
     assert allocated == int((tmp_path / "allocated").read_text())
     from torch.cuda import _memory_viz
 

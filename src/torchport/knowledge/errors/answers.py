@@ -48,11 +48,7 @@ def parse_fault_kinds(table: Mapping[str, Any]) -> tuple[Kind, ...]:
     for name, row in table.items():
         if name in ("codes", "defaults"):
             continue
-        if (
-            not {"runtime", "here", "hardware", "source"}
-            <= set(row)
-            <= {*FACES, "here", "hardware", "source"}
-        ):
+        if not {"runtime", "here", "hardware", "source"} <= set(row) <= {*FACES, "here", "hardware", "source"}:
             raise ValueError(f"faults.toml: {name} has keys {sorted(row)}")
         answers = {}
         for face in FACES:

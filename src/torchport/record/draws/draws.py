@@ -166,8 +166,21 @@ KINDS = {
     name: index
     for index, name in enumerate(
         (
-            "uniform", "normal", "integers", "bernoulli", "exponential", "geometric", "log_normal", "cauchy",
-            "multinomial", "randperm", "poisson", "binomial", "gamma", "dirichlet", "rrelu",
+            "uniform",
+            "normal",
+            "integers",
+            "bernoulli",
+            "exponential",
+            "geometric",
+            "log_normal",
+            "cauchy",
+            "multinomial",
+            "randperm",
+            "poisson",
+            "binomial",
+            "gamma",
+            "dirichlet",
+            "rrelu",
         )
     )
-}  # fmt: skip
+}

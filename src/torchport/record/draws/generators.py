@@ -86,11 +86,7 @@ class Generators:
     def put_back(self, given: Iterable[Any]) -> Iterator[None]:
         """What is drawn within leaves the default generators, and those among `given`, as they are."""
         kind = type(self._torch.default_generator)
-        used = [
-            self._torch.default_generator,
-            *self._current(),
-            *(one for one in given if isinstance(one, kind)),
-        ]
+        used = [self._torch.default_generator, *self._current(), *(one for one in given if isinstance(one, kind))]
         states = [(generator, self._get(generator)) for generator in used]
         try:
             yield
@@ -232,9 +228,7 @@ class Generators:
                 stream.go_to(point)
             elif this._cdata == self._host:
                 stream.go_to_epoch(hash_parts("state", saved.hex()))
-            elif (
-                stream is not self.default
-            ):  # a device's state looks different in the two runs: its seed does not
+            elif stream is not self.default:  # a device's state looks different in the two runs: its seed does not
                 stream.go_to_epoch(_origin(this))
             if this._cdata == self._host:
                 self._default_seed = this.initial_seed()

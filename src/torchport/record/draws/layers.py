@@ -69,9 +69,7 @@ class _Layers:
         return self._scaled(this, kept, 1 / (1 - p) if p < 1 else 0.0), kept
 
     def native_dropout_backward(self, original: Any, gradient: Any, kept: Any, scale: float) -> Any:
-        if (
-            kept.dtype is not self._torch.bool or kept.shape != gradient.shape
-        ):  # a mask in the device's own layout
+        if kept.dtype is not self._torch.bool or kept.shape != gradient.shape:  # a mask in the device's own layout
             return original(gradient, kept, scale)
         return self._scaled(gradient, kept, scale)
 
@@ -123,15 +121,7 @@ class _Layers:
                 start = tuple(state[part] for state in states)
                 weights = parameters[layer * of_each : (layer + 1) * of_each]
                 data, *end = one_layer(
-                    data,
-                    start if name == "lstm" else start[0],
-                    weights,
-                    has_biases,
-                    1,
-                    0.0,
-                    True,
-                    both,
-                    False,
+                    data, start if name == "lstm" else start[0], weights, has_biases, 1, 0.0, True, both, False
                 )
                 ends.append(end)
                 if layer < layers - 1:

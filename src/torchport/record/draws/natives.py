@@ -11,11 +11,19 @@ if TYPE_CHECKING:
 
 # Those of torch_npu 2.13 with a generator, seed or dropout among their arguments, from its registered schemas.
 OPERATORS = (
-    "npu::_dropout_with_byte_mask", "npu::_npu_dropout", "npu::_npu_dropout_gen_mask.Tensor",
-    "npu::dropout_with_byte_mask", "npu::npu_dropout_with_add_softmax", "npu::npu_fusion_attention",
-    "npu::npu_fusion_attention_v2", "npu::npu_fusion_attention_v3", "npu::npu_multi_head_attention",
-    "npu::npu_random_choice_with_mask", "npu::npu_sim_exponential_", "npu::npu_top_k_top_p_sample",
-)  # fmt: skip
+    "npu::_dropout_with_byte_mask",
+    "npu::_npu_dropout",
+    "npu::_npu_dropout_gen_mask.Tensor",
+    "npu::dropout_with_byte_mask",
+    "npu::npu_dropout_with_add_softmax",
+    "npu::npu_fusion_attention",
+    "npu::npu_fusion_attention_v2",
+    "npu::npu_fusion_attention_v3",
+    "npu::npu_multi_head_attention",
+    "npu::npu_random_choice_with_mask",
+    "npu::npu_sim_exponential_",
+    "npu::npu_top_k_top_p_sample",
+)
 
 
 def watch_native_operators(draws: Draws, kernels: Kernels | OwnDraws) -> None:

@@ -20,12 +20,7 @@ EXACT = {"float16": 1 << 11, "bfloat16": 1 << 8, "float32": 1 << 24, "float64": 
 
 # Distributions that torch's own kernel for the CPU draws with a generator of ours.
 IN_PLACE = ("exponential", "geometric", "log_normal", "cauchy")
-FUNCTIONS = {
-    "poisson": "poisson",
-    "binomial": "binomial",
-    "_standard_gamma": "gamma",
-    "_sample_dirichlet": "dirichlet",
-}
+FUNCTIONS = {"poisson": "poisson", "binomial": "binomial", "_standard_gamma": "gamma", "_sample_dirichlet": "dirichlet"}
 
 
 def replace_operator_kernels(draws: Draws, kernels: Kernels | OwnDraws) -> None:
@@ -90,9 +85,7 @@ class _Operators:
         self._numbers = draws.numbers
         self._torch: Any = draws._torch
 
-    def uniform(
-        self, original: Any, this: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
-    ) -> Any:
+    def uniform(self, original: Any, this: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Any:
         if this.is_complex():
             self._torch.view_as_real(this).uniform_(low, high, generator=generator)
             return this
@@ -106,9 +99,7 @@ class _Operators:
             drawn += drawn.dtype.type(low)
         return self._fill(this, drawn)
 
-    def normal(
-        self, original: Any, this: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None
-    ) -> Any:
+    def normal(self, original: Any, this: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
         if this.is_complex() and not isinstance(mean, complex) and std >= 0:
             self._torch.view_as_real(this).normal_(0.0, std / math.sqrt(2), generator=generator)
             if mean:
@@ -130,22 +121,16 @@ class _Operators:
     ) -> Any:
         return self._torch.empty(size, **options).normal_(mean, std, generator=generator)
 
-    def normal_out(
-        self, original: Any, mean: float, std: float, size: Any, *, out: Any, generator: Any = None
-    ) -> Any:
+    def normal_out(self, original: Any, mean: float, std: float, size: Any, *, out: Any, generator: Any = None) -> Any:
         return out.resize_(size).normal_(mean, std, generator=generator)
 
-    def normal_of(
-        self, original: Any, mean: Any, std: Any = 1.0, *, generator: Any = None, out: Any = None
-    ) -> Any:
+    def normal_of(self, original: Any, mean: Any, std: Any = 1.0, *, generator: Any = None, out: Any = None) -> Any:
         torch = self._torch
         tensors = [one for one in (mean, std) if isinstance(one, torch.Tensor)]
         first = tensors[0]
         stream = self._draws.generators.get_stream(generator)
         on_host = first.device.type == "cpu"
-        fits = all(one.is_floating_point() for one in tensors) and all(
-            one.device == first.device for one in tensors
-        )
+        fits = all(one.is_floating_point() for one in tensors) and all(one.device == first.device for one in tensors)
         if fits and stream is not None:
             # A look at a device's tensor would wait for the device.
             fits = (not on_host or not bool((std < 0).any())) if isinstance(std, torch.Tensor) else std >= 0
@@ -163,14 +148,10 @@ class _Operators:
     def random_to(self, original: Any, this: Any, to: int, *, generator: Any = None) -> Any:
         return self._integers(original, this, 0, to - 1, generator, (to,))
 
-    def random_from(
-        self, original: Any, this: Any, low: int, to: int | None, *, generator: Any = None
-    ) -> Any:
+    def random_from(self, original: Any, this: Any, low: int, to: int | None, *, generator: Any = None) -> Any:
         return self._integers(original, this, low, None if to is None else to - 1, generator, (low, to))
 
-    def _integers(
-        self, original: Any, this: Any, low: int, high: int | None, generator: Any, arguments: Any
-    ) -> Any:
+    def _integers(self, original: Any, this: Any, low: int, high: int | None, generator: Any, arguments: Any) -> Any:
         torch, dtype = self._torch, this.dtype
         if this.is_complex():
             return original(this, *arguments, generator=generator)
@@ -183,10 +164,7 @@ class _Operators:
             least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
         high = most if high is None else high
         if this.is_floating_point() and len(arguments) != 0 and high <= (1 << 63) - 1:
-            most, least = (
-                max(most, high),
-                min(least, low),
-            )  # torch draws them, and says that they are not exact
+            most, least = (max(most, high), min(least, low))  # torch draws them, and says that they are not exact
         fits = least <= low <= high <= min(most, (1 << 63) - 1)
         key = self._key("integers", this, generator) if fits else None
         if key is None:

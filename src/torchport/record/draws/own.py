@@ -55,13 +55,9 @@ class OwnDraws:
         trial_of = self._trials.find_trial_method(operator) if str(key).endswith(str(self._draws.accelerator)) else None
 
         def kernel(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            if getattr(
-                self._trying, "now", False
-            ):  # the device's kernel calls others: they are the device's, too
+            if getattr(self._trying, "now", False):  # the device's kernel calls others: they are the device's, too
                 return original(*args, **kwargs)
-            trial = (
-                trial_of(*args, **kwargs) if trial_of is not None and len(self._known) < MOST_KINDS else None
-            )
+            trial = trial_of(*args, **kwargs) if trial_of is not None and len(self._known) < MOST_KINDS else None
             found = self._tried(operator, trial, original, args, kwargs) if trial is not None else None
             result = function(original, *args, **kwargs)
             if found is not None:  # not what the script may not ask for either
@@ -70,9 +66,7 @@ class OwnDraws:
 
         self._kernels.replace_kernel(operator, key, kernel)
 
-    def _tried(
-        self, operator: str, trial: Trial, original: Any, args: Any, kwargs: Any
-    ) -> dict[str, Any] | None:
+    def _tried(self, operator: str, trial: Trial, original: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
         kind, family = (operator, trial.dtype, trial.parameters), (operator, trial.dtype)
         if self._looks[kind] >= LOOKS or self._numbers[family] >= MOST_EACH or self._draws.is_capturing():
             return None

@@ -53,9 +53,7 @@ class Trials:
         """The method for `operator` ("aten::normal_"), None for one that does not draw by itself."""
         return getattr(self, _METHODS.get(operator, ""), None)
 
-    def uniform(
-        self, this: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None
-    ) -> Trial | None:
+    def uniform(self, this: Any, low: float = 0.0, high: float = 1.0, *, generator: Any = None) -> Trial | None:
         if not (this.is_floating_point() and low <= high and math.isfinite(high - low)):
             return None
 
@@ -69,9 +67,7 @@ class Trials:
 
         return self._trial(this, (low, high), draw)
 
-    def normal(
-        self, this: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None
-    ) -> Trial | None:
+    def normal(self, this: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Trial | None:
         if not this.is_floating_point() or not self._normal_fits(this.dtype, mean, std):
             return None
 
@@ -81,13 +77,9 @@ class Trials:
 
         return self._trial(this, (mean, std), draw)
 
-    def normal_new(
-        self, mean: float, std: float, size: Any, *, generator: Any = None, **options: Any
-    ) -> Trial | None:
+    def normal_new(self, mean: float, std: float, size: Any, *, generator: Any = None, **options: Any) -> Trial | None:
         torch, count = self._torch, math.prod(size)
-        dtype = (
-            options["out"].dtype if "out" in options else options.get("dtype") or torch.get_default_dtype()
-        )
+        dtype = options["out"].dtype if "out" in options else options.get("dtype") or torch.get_default_dtype()
         if not count or not dtype.is_floating_point or not self._normal_fits(dtype, mean, std):
             return None
 
@@ -110,9 +102,7 @@ class Trials:
             more = {} if out is None else {"out": torch.empty_like(out)}
             numbers = self._host(original(mean, std, generator=generator, **more))
             means, stds = (
-                self._host(one.expand(shape))
-                if isinstance(one, torch.Tensor)
-                else torch.full_like(numbers, one)
+                self._host(one.expand(shape)) if isinstance(one, torch.Tensor) else torch.full_like(numbers, one)
                 for one in (mean, std)
             )
             some = stds > 0
@@ -135,9 +125,7 @@ class Trials:
         torch, dtype = self._torch, this.dtype
         if high is None:
             whole = not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
-            high = (
-                torch.iinfo(dtype).max if whole else 1 if dtype is torch.bool else EXACT.get(_name(dtype), -1)
-            )
+            high = torch.iinfo(dtype).max if whole else 1 if dtype is torch.bool else EXACT.get(_name(dtype), -1)
         if low > high:
             return None
         law = laws.integer_law(low, high)
@@ -213,9 +201,7 @@ class Trials:
             if order.numel() != count or not bool((order.sort().values == places).all()):
                 return Drawn(torch.zeros_like(places), law, 0.0, "they are no permutation")
             return Drawn(
-                (order - places.mean()) * (places - places.mean()) / laws.integer_law(1, count).variance,
-                law,
-                0.0,
+                (order - places.mean()) * (places - places.mean()) / laws.integer_law(1, count).variance, law, 0.0
             )
 
         return Trial(_name(dtype), (count,), draw)
@@ -223,12 +209,7 @@ class Trials:
     def multinomial(
         self, weights: Any, samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
     ) -> Trial | None:
-        if (
-            not weights.is_floating_point()
-            or weights.dim() not in (1, 2)
-            or not weights.numel()
-            or samples < 1
-        ):
+        if not weights.is_floating_point() or weights.dim() not in (1, 2) or not weights.numel() or samples < 1:
             return None
         number = weights.shape[-1]
 
@@ -243,9 +224,7 @@ class Trials:
             places = places if replacement else places[:, :1]
             share = self._host(rows, flat=False)
             share = share / share.sum(-1, keepdim=True)
-            middles = (
-                share.cumsum(-1) - share / 2 - 0.5
-            )  # the distribution function, in the middle of its steps
+            middles = share.cumsum(-1) - share / 2 - 0.5  # the distribution function, in the middle of its steps
             second, fourth = ((share * middles**power).sum(-1) for power in (2, 4))
             law = laws.mixed_law(0.5, float(second.mean()), float((fourth - second**2).mean()), 0.0, 1.0)
             empty = bool((share.repeat(again, 1).gather(1, places) == 0).any())
@@ -261,16 +240,21 @@ class Trials:
 
         def draw(original: Any) -> Drawn:
             ones = self._scratch(this).fill_(1)
-            return self._kept(
-                self._host(original(ones, p, True)[0]), p, 1 / (1 - p), 2 * self._eps(this.dtype)
-            )
+            return self._kept(self._host(original(ones, p, True)[0]), p, 1 / (1 - p), 2 * self._eps(this.dtype))
 
         return self._trial(this, (p,), draw)
 
     def rrelu(
-        self, this: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
-        generator: Any = None, *, out: Any = None,
-    ) -> Trial | None:  # fmt: skip
+        self,
+        this: Any,
+        noise: Any,
+        lower: float = 1 / 8,
+        upper: float = 1 / 3,
+        training: bool = False,
+        generator: Any = None,
+        *,
+        out: Any = None,
+    ) -> Trial | None:
         if not training or lower > upper or not this.is_floating_point():
             return None
 
@@ -285,14 +269,7 @@ class Trials:
         return self._trial(this, (lower, upper), draw)
 
     def attention(
-        self,
-        query: Any,
-        key: Any,
-        value: Any,
-        mask: Any = None,
-        dropout_p: float = 0.0,
-        *more: Any,
-        **named: Any,
+        self, query: Any, key: Any, value: Any, mask: Any = None, dropout_p: float = 0.0, *more: Any, **named: Any
     ) -> Trial | None:
         """Queries of zeros attend to all alike, and values that are a unit matrix show each weight."""
         torch = self._torch
@@ -303,17 +280,13 @@ class Trials:
             zeros = torch.zeros(1, 8, _SIZE, _SIZE, dtype=query.dtype, device=query.device)
             unit = torch.eye(_SIZE, dtype=query.dtype, device=query.device).repeat(1, 8, 1, 1)
             given = original(zeros, zeros.clone(), unit, None, dropout_p, False)
-            return self._kept(
-                self._host(given), dropout_p, 1 / (_SIZE * (1 - dropout_p)), 4 * self._eps(query.dtype)
-            )
+            return self._kept(self._host(given), dropout_p, 1 / (_SIZE * (1 - dropout_p)), 4 * self._eps(query.dtype))
 
         return self._trial(query, (dropout_p,), draw)
 
     def lstm(self, data: Any, hidden: Any, parameters: Any, *settings: Any) -> Trial | None:
         """Biases hold the gates open or shut (input, forget, cell, output): the second layer shows its input."""
-        return self._recurrent(
-            data, settings, (20.0, -20.0, 20.0, 20.0), 2, math.tanh(math.tanh(math.tanh(1))), True
-        )
+        return self._recurrent(data, settings, (20.0, -20.0, 20.0, 20.0), 2, math.tanh(math.tanh(math.tanh(1))), True)
 
     def gru(self, data: Any, hidden: Any, parameters: Any, *settings: Any) -> Trial | None:
         """As for the LSTM; the gates are reset, update, new."""
@@ -352,14 +325,10 @@ class Trials:
         elif bool(kept.any()):
             value = float(given[kept].mean())
             if not abs(value - expected) <= relative * expected:
-                problem = (
-                    f"what is kept is {value / expected:.4g} times what it has to be, that the mean stays"
-                )
+                problem = f"what is kept is {value / expected:.4g} times what it has to be, that the mean stays"
         return Drawn(kept.double(), laws.bernoulli_law(1 - p), 0.0, problem)
 
-    def _trial(
-        self, like: Any, parameters: tuple[Any, ...], draw: Callable[[Any], Drawn | None]
-    ) -> Trial | None:
+    def _trial(self, like: Any, parameters: tuple[Any, ...], draw: Callable[[Any], Drawn | None]) -> Trial | None:
         return Trial(_name(like.dtype), parameters, draw) if like.numel() else None
 
     def _scratch(self, like: Any) -> Any:
@@ -397,9 +366,7 @@ _METHODS = {
         "normal": ("normal_",),
         "normal_new": ("normal.float_float", "normal.float_float_out"),
         "normal_of": tuple(
-            f"normal.{kind}{out}"
-            for kind in ("Tensor_float", "float_Tensor", "Tensor_Tensor")
-            for out in ("", "_out")
+            f"normal.{kind}{out}" for kind in ("Tensor_float", "float_Tensor", "Tensor_Tensor") for out in ("", "_out")
         ),
         "random": ("random_",),
         "random_to": ("random_.to",),

@@ -28,9 +28,7 @@ def of_call(torch: Any, schema: Any, args: tuple[Any, ...], kwargs: dict[str, An
         if place < len(args):
             value = args[place]
         else:
-            value = kwargs.get(
-                argument.name, argument.default_value if argument.has_default_value() else None
-            )
+            value = kwargs.get(argument.name, argument.default_value if argument.has_default_value() else None)
         if isinstance(value, int) and not isinstance(value, bool) and "ScalarType" in str(argument.real_type):
             value = None
         values.append(to_json_value(torch, value, tensors))
@@ -59,11 +57,7 @@ def to_json_value(torch: Any, value: Any, tensors: list[Any]) -> Any:
         return {"complex": [to_json_value(torch, part, tensors) for part in (value.real, value.imag)]}
     if isinstance(value, (list, tuple)):
         return [to_json_value(torch, part, tensors) for part in value]
-    for kind, name in (
-        (torch.dtype, "dtype"),
-        (torch.layout, "layout"),
-        (torch.memory_format, "memory_format"),
-    ):
+    for kind, name in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format")):
         if isinstance(value, kind):
             return {name: str(value).removeprefix("torch.")}
     if isinstance(value, torch.device):

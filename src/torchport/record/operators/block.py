@@ -58,14 +58,17 @@ class Block:
         self._journal = Journal(self._folder, drops=self._wanted.on_full == DROP)
         self._journal.write_event("process", **process_fields(rank, world))
         self._part = part.make_operators_part(
-            torch, self._wanted, self._folder, self._journal, Sites([os.getcwd()]), lambda: _rank(torch)[0],
+            torch,
+            self._wanted,
+            self._folder,
+            self._journal,
+            Sites([os.getcwd()]),
+            lambda: _rank(torch)[0],
             {"side": "block"},
-        )  # fmt: skip
+        )
         optimizers = importlib.import_module("torch.optim.optimizer")
         self._hooks = [
-            optimizers.register_optimizer_step_pre_hook(
-                lambda one, *_: self._part.on_step_begin(one, -1, 0, False)
-            ),
+            optimizers.register_optimizer_step_pre_hook(lambda one, *_: self._part.on_step_begin(one, -1, 0, False)),
             optimizers.register_optimizer_step_post_hook(lambda one, *_: self._stepped(one)),
         ]
         self._part.install()

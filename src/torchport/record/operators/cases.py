@@ -80,6 +80,5 @@ def _find(step: Step, number: int, word: str) -> Call:
         )
     near = difflib.get_close_matches(name, {one.partition("::")[2] for one in names}, 3)
     raise TorchportError(
-        f"step {number} calls no operator {name}",
-        hint=f"Near are {', '.join(near)}." if near else "See `record show`.",
+        f"step {number} calls no operator {name}", hint=f"Near are {', '.join(near)}." if near else "See `record show`."
     )

@@ -56,6 +56,4 @@ def _sums(lanes: Any, first: int) -> Any:
     steps = numpy.array(STEPS, numpy.uint64)
     places = numpy.arange(first, first + len(lanes), dtype=numpy.uint64)[:, None]
     mixed = lanes ^ (keys + places * steps)
-    return ((mixed & numpy.uint64(0xFFFFFFFF)) * (mixed >> numpy.uint64(32)) + lanes).sum(
-        0, dtype=numpy.uint64
-    )
+    return ((mixed & numpy.uint64(0xFFFFFFFF)) * (mixed >> numpy.uint64(32)) + lanes).sum(0, dtype=numpy.uint64)

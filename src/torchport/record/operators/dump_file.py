@@ -17,11 +17,25 @@ import torch
 
 # OutputDataType of dump_task.proto.
 DTYPES = {
-    1: torch.float32, 2: torch.float16, 3: torch.int8, 4: torch.uint8, 5: torch.int16, 6: torch.uint16,
-    7: torch.int32, 8: torch.int64, 9: torch.uint32, 10: torch.uint64, 11: torch.bool, 12: torch.float64,
-    16: torch.complex64, 17: torch.complex128, 27: torch.bfloat16, 32: torch.complex32, 34: torch.float8_e5m2,
+    1: torch.float32,
+    2: torch.float16,
+    3: torch.int8,
+    4: torch.uint8,
+    5: torch.int16,
+    6: torch.uint16,
+    7: torch.int32,
+    8: torch.int64,
+    9: torch.uint32,
+    10: torch.uint64,
+    11: torch.bool,
+    12: torch.float64,
+    16: torch.complex64,
+    17: torch.complex128,
+    27: torch.bfloat16,
+    32: torch.complex32,
+    34: torch.float8_e5m2,
     35: torch.float8_e4m3fn,
-}  # fmt: skip
+}
 # Numbers of the fields in message DumpData, and in its parts OpOutput and OpInput, whose sizes differ in theirs.
 PARTS = {"output": 3, "input": 4}
 DATA_TYPE, SHAPE = 1, 3

@@ -58,9 +58,15 @@ def convert_dumps(folder: Path, out: Path) -> int:
             ) from error
         inputs, outputs = ([_added(tables, one) for one in tensors[kind]] for kind in ("input", "output"))
         tables.add_call(
-            f"cann::{match['type']}", "", 0, inputs, outputs, source=match["name"], sequence=-1,
+            f"cann::{match['type']}",
+            "",
+            0,
+            inputs,
+            outputs,
+            source=match["name"],
+            sequence=-1,
             thread=int(match["stream"]),
-        )  # fmt: skip
+        )
     calls = tables.calls
     queue.items.append(("step", ("000000", tables.finish_tables())))
     _write(folder, out, queue)
@@ -87,9 +93,14 @@ def _write(folder: Path, out: Path, queue: _Queue) -> None:
 
     def written(name: str, path: Path, tables: StepTables, size: int) -> None:
         journal.write_event(
-            "operators", step=0, file=str(path.relative_to(out)), calls=len(tables.arrays["calls"]),
-            tensors=len(tables.arrays["tensors"]), bytes=size, lost=0,
-        )  # fmt: skip
+            "operators",
+            step=0,
+            file=str(path.relative_to(out)),
+            calls=len(tables.arrays["calls"]),
+            tensors=len(tables.arrays["tensors"]),
+            bytes=size,
+            lost=0,
+        )
 
     about: dict[str, Any] = {
         "level": layout.TENSOR,
@@ -100,9 +111,7 @@ def _write(folder: Path, out: Path, queue: _Queue) -> None:
         "filters": {},
     }
     place = out / layout.FOLDER
-    writer = Writer(
-        queue, place, f"process-{os.getpid()}.h5", lambda: place / "rank0", lambda: about, written
-    )
+    writer = Writer(queue, place, f"process-{os.getpid()}.h5", lambda: place / "rank0", lambda: about, written)
     writer.join()
     journal.close()
     if writer.failure:

@@ -186,9 +186,14 @@ class HookRecorder:
             given, taken = arguments.of_results(self._torch, inputs)
             results, made = arguments.of_results(self._torch, outputs)
             self._call(
-                "Note", operator.encode(), self._text(name), *_pointers(taken), *_pointers(made), given.encode(),
+                "Note",
+                operator.encode(),
+                self._text(name),
+                *_pointers(taken),
+                *_pointers(made),
+                given.encode(),
                 results.encode(),
-            )  # fmt: skip
+            )
 
     def take_item(self) -> tuple[str, Any] | None:
         """What is to be written next; for the writer's thread. A block is given back when the next is taken."""
@@ -203,9 +208,7 @@ class HookRecorder:
         if kind != STEP:
             return None
         try:
-            arrays = {
-                name: self._table(item, number, layout.TABLES[name]) for number, name in enumerate(TABLES)
-            }
+            arrays = {name: self._table(item, number, layout.TABLES[name]) for number, name in enumerate(TABLES)}
             strings = self._table(item, STRINGS, numpy.dtype("u1")).tobytes()
             name = self._table(item, NAME, numpy.dtype("u1")).tobytes().decode()
             lost = int(self._library.torchportRecordLost(item))
@@ -240,9 +243,22 @@ def _pointers(tensors: list[Any]) -> tuple[Any, int]:
 
 # The numbers of c10/core/ScalarType.h.
 DTYPES = {
-    "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7,
-    "complex64": 9, "complex128": 10, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28, "uint64": 29,
-}  # fmt: skip
+    "uint8": 0,
+    "int8": 1,
+    "int16": 2,
+    "int32": 3,
+    "int64": 4,
+    "float16": 5,
+    "float32": 6,
+    "float64": 7,
+    "complex64": 9,
+    "complex128": 10,
+    "bool": 11,
+    "bfloat16": 15,
+    "uint16": 27,
+    "uint32": 28,
+    "uint64": 29,
+}
 
 
 def measure_array(library: ctypes.PyDLL, dtype: str, data: Any) -> tuple[list[float], int]:

@@ -63,9 +63,7 @@ TENSOR_ROW = numpy.dtype(
         ("flags", "<u2"),  # MEASURED | ROW_MAJOR | REQUIRES_GRAD
     ]
 )
-CONTENT = numpy.dtype(
-    [("checksum", "<u8"), ("offset", "<i8"), ("size", "<i8"), ("block", "<i4"), ("unused", "<i4")]
-)
+CONTENT = numpy.dtype([("checksum", "<u8"), ("offset", "<i8"), ("size", "<i8"), ("block", "<i4"), ("unused", "<i4")])
 # The datasets of a file beside the scalar texts `about` and `strings` and the blocks of bytes.
 TABLES = {
     "calls": CALL,

@@ -26,9 +26,7 @@ def build_overview(path: Path) -> dict[str, Any]:
     """Processes, steps, sizes; what is missing, and what is wrong with which file. Raises TorchportError for a folder
     that is no recording."""
     recorded = open_recording(path)
-    files = [
-        file for process in recorded.processes for file in (*process.files.values(), process.rest) if file
-    ]
+    files = [file for process in recorded.processes for file in (*process.files.values(), process.rest) if file]
     damaged = check_files(files)
     found = []
     for process in recorded.processes:
@@ -70,17 +68,13 @@ def build_overview(path: Path) -> dict[str, Any]:
 
 
 def _events(recorded: Operators, pid: int) -> list[Any]:
-    return [
-        event for one in recorded.recording.processes if one.pid == pid for event in one.of_kind("operators")
-    ]
+    return [event for one in recorded.recording.processes if one.pid == pid for event in one.of_kind("operators")]
 
 
 def overview_lines(shown: dict[str, Any]) -> list[str]:
     """The same for people."""
     end = f"ended with {shown['status']}" if shown["finished"] else "has not ended, or was killed"
-    lines = [
-        f"{shown['recording']}: version {shown['version']}, {shown['steps']} steps of training; the run {end}"
-    ]
+    lines = [f"{shown['recording']}: version {shown['version']}, {shown['steps']} steps of training; the run {end}"]
     if not shown["processes"]:
         lines.append("no operators were recorded")
     for one in shown["processes"]:
@@ -105,9 +99,7 @@ def overview_lines(shown: dict[str, Any]) -> list[str]:
 
 def _about(about: Mapping[str, Any]) -> dict[str, Any]:
     """How a process was recorded: of what a file says the fields that are as we write them."""
-    found = {
-        name: about[name] for name in ("level", "recorder", "without") if isinstance(about.get(name), str)
-    }
+    found = {name: about[name] for name in ("level", "recorder", "without") if isinstance(about.get(name), str)}
     filters = about.get("filters")
     if isinstance(filters, dict) and all(
         isinstance(one, list) and all(isinstance(pattern, str) for pattern in one) for one in filters.values()
@@ -152,12 +144,22 @@ def read_calls(path: Path, step: int, rank: int) -> Iterator[dict[str, Any]]:
 def plain_call(call: Call) -> dict[str, Any]:
     """A call for JSON; NaN is null there."""
     return {
-        "index": call.index, "name": call.name, "overload": call.overload, "phase": call.phase,
-        "module": call.module, "function": call.function, "source": call.source, "sequence": call.sequence,
-        "node": call.node, "thread": call.thread, "arguments": call.arguments, "results": call.results,
-        "inputs": [plain_tensor(one) for one in call.inputs], "outputs": [plain_tensor(one) for one in call.outputs],
+        "index": call.index,
+        "name": call.name,
+        "overload": call.overload,
+        "phase": call.phase,
+        "module": call.module,
+        "function": call.function,
+        "source": call.source,
+        "sequence": call.sequence,
+        "node": call.node,
+        "thread": call.thread,
+        "arguments": call.arguments,
+        "results": call.results,
+        "inputs": [plain_tensor(one) for one in call.inputs],
+        "outputs": [plain_tensor(one) for one in call.outputs],
         "written": [plain_tensor(one) for one in call.written],
-    }  # fmt: skip
+    }
 
 
 def plain_tensor(tensor: Tensor | None) -> dict[str, Any] | None:
@@ -173,11 +175,20 @@ def plain_tensor(tensor: Tensor | None) -> dict[str, Any] | None:
         numbers |= {"nans": found.nans, "infinities": found.infinities, "zeros": found.zeros}
         numbers["checksum"] = f"{found.checksum:016x}"
     return {
-        "shape": list(tensor.shape), "stride": list(tensor.stride), "dtype": tensor.dtype, "device": tensor.device,
-        "format": tensor.format, "name": tensor.name, "storage": tensor.storage, "version": tensor.version,
-        "offset": tensor.offset, "requires_grad": tensor.requires_grad, "has_content": tensor.has_content,
-        "reason": tensor.reason, **numbers,
-    }  # fmt: skip
+        "shape": list(tensor.shape),
+        "stride": list(tensor.stride),
+        "dtype": tensor.dtype,
+        "device": tensor.device,
+        "format": tensor.format,
+        "name": tensor.name,
+        "storage": tensor.storage,
+        "version": tensor.version,
+        "offset": tensor.offset,
+        "requires_grad": tensor.requires_grad,
+        "has_content": tensor.has_content,
+        "reason": tensor.reason,
+        **numbers,
+    }
 
 
 def call_lines(call: dict[str, Any], *, numbers: bool) -> Iterator[str]:

@@ -87,9 +87,7 @@ class Reductions:
     def measure_tensor(self, index: int, tensor: Any) -> bool:
         """Measure a tensor for row `index`; False for one of a kind that has no such numbers."""
         torch = self._torch
-        if tensor.numel() == 0 or not (
-            tensor.is_floating_point() or tensor.is_complex() or _counts(torch, tensor)
-        ):
+        if tensor.numel() == 0 or not (tensor.is_floating_point() or tensor.is_complex() or _counts(torch, tensor)):
             return False
         values = tensor.detach().abs() if tensor.is_complex() else tensor.detach()
         wide = values.float() if values.dtype != torch.float64 else values
@@ -99,10 +97,13 @@ class Reductions:
         high = torch.where(nan, torch.full_like(wide, -math.inf), wide).amax()
         row = torch.stack(
             [
-                low, high, finite.sum(), torch.linalg.vector_norm(finite),
+                low,
+                high,
+                finite.sum(),
+                torch.linalg.vector_norm(finite),
                 *(part.sum().to(wide.dtype) for part in (nan, inf, wide == 0)),
             ]
-        )  # fmt: skip
+        )
         self._waiting.setdefault((tensor.device, row.dtype), []).append((index, row, tensor.numel()))
         return True
 
@@ -117,9 +118,7 @@ class Reductions:
                 if nans == elements:
                     low = high = math.nan
                 mean = total / count if count else math.nan
-                found.append(
-                    (index, Measured(low, high, mean, l2, int(nans), int(infinities), int(zeros), 0))
-                )
+                found.append((index, Measured(low, high, mean, l2, int(nans), int(infinities), int(zeros), 0)))
         self._waiting.clear()
         return found
 

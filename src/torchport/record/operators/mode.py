@@ -18,13 +18,7 @@ from torchport.record.sites import Sites
 FORWARD, BACKWARD, OPTIMIZER, RECOMPUTE = range(4)
 QUEUE = 16  # blocks that may wait for the disk
 # They make memory that nobody has written: what is in it is chance.
-EMPTY = (
-    "aten::empty",
-    "aten::new_empty",
-    "aten::empty_like",
-    "aten::empty_strided",
-    "aten::new_empty_strided",
-)
+EMPTY = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty_strided")
 UNWRITTEN = "its memory was not written before"
 ASYNCHRONOUS = "it is written by another thread"
 # These write what their schemas do not say: the running statistics.
@@ -143,10 +137,17 @@ class ModeRecorder:
             given, taken = arguments.of_results(self._torch, inputs)
             results, made = arguments.of_results(self._torch, outputs)
             self._tables.add_call(
-                operator, "", self._phase()[0], [self._tensor(one) for one in taken],
-                [self._tensor(one) for one in made], arguments=given, results=results, module=module,
-                source=self._sites.find_user_line(3), thread=self._thread(),
-            )  # fmt: skip
+                operator,
+                "",
+                self._phase()[0],
+                [self._tensor(one) for one in taken],
+                [self._tensor(one) for one in made],
+                arguments=given,
+                results=results,
+                module=module,
+                source=self._sites.find_user_line(3),
+                thread=self._thread(),
+            )
 
     def _counts(self) -> bool:
         return self.on and not self._quiet and os.getpid() == self._process
@@ -196,10 +197,18 @@ class ModeRecorder:
             return None
         given, taken = arguments.of_call(self._torch, func._schema, args, kwargs)
         return {
-            "operator": operator, "overload": overload, "phase": phase, "inputs": [self._tensor(one) for one in taken],
-            "arguments": given, "module": module, "function": function, "source": source, "sequence": sequence,
-            "node": "" if node is None else node.name(), "thread": self._thread(),
-        }  # fmt: skip
+            "operator": operator,
+            "overload": overload,
+            "phase": phase,
+            "inputs": [self._tensor(one) for one in taken],
+            "arguments": given,
+            "module": module,
+            "function": function,
+            "source": source,
+            "sequence": sequence,
+            "node": "" if node is None else node.name(),
+            "thread": self._thread(),
+        }
 
     def _after(self, call: dict[str, Any], outputs: Any, hidden: list[Any]) -> None:
         operator = call["operator"]
@@ -244,13 +253,17 @@ class ModeRecorder:
         torch = self._torch
         storage = self._storage(tensor)
         if storage == -1 or tensor.is_meta or tensor.layout != torch.strided:
-            return self._tables.add_tensor(
-                self._row(tensor, storage, "it has no elements that could be read"), None
-            )
+            return self._tables.add_tensor(self._row(tensor, storage, "it has no elements that could be read"), None)
         key = (
-            storage, self._generation.get(storage, 0), _version(tensor), tensor.storage_offset(), tensor.shape,
-            tensor.stride(), tensor.dtype, tensor.requires_grad,
-        )  # fmt: skip
+            storage,
+            self._generation.get(storage, 0),
+            _version(tensor),
+            tensor.storage_offset(),
+            tensor.shape,
+            tensor.stride(),
+            tensor.dtype,
+            tensor.requires_grad,
+        )
         index = self._tensors.get(key)
         if index is None:
             row = self._row(tensor, storage, reason)
@@ -263,11 +276,15 @@ class ModeRecorder:
         dense = storage != -1 and tensor.layout == self._torch.strided
         return Row(
             dims=[*tensor.shape, *(tensor.stride() if dense else [0] * tensor.dim())],
-            dtype=str(tensor.dtype).removeprefix("torch."), device=str(tensor.device), storage=storage,
-            offset=tensor.storage_offset() if dense else 0, elements=tensor.numel(),
-            requires_grad=tensor.requires_grad, name=self._names.get(tensor.data_ptr(), "") if dense else "",
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            device=str(tensor.device),
+            storage=storage,
+            offset=tensor.storage_offset() if dense else 0,
+            elements=tensor.numel(),
+            requires_grad=tensor.requires_grad,
+            name=self._names.get(tensor.data_ptr(), "") if dense else "",
             reason=reason,
-        )  # fmt: skip
+        )
 
     def _measured(self, tensor: Any, row: Row) -> int:
         level = self._wanted.level

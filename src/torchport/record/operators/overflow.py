@@ -20,9 +20,7 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4
 SCALED = "left out by the GradScaler"
 SCALED_PHASES = ("backward", "optimizer")  # in which a loss that was scaled too much overflows
 # They fill with what they are given, or with nothing in particular.
-MEMORY = frozenset(
-    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_"}
-)
+MEMORY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,9 +106,18 @@ def find_first_overflow(step: Step, number: int, rank: int | None = None) -> Ove
                 break
             if _made(call, one, what[0]):
                 found = Overflow(
-                    number, rank, call.index, call.name, call.phase, call.module, call.source, *what, one.dtype,
-                    one.shape, [_given(given) for given in call.inputs if given is not None and given.statistics],
-                )  # fmt: skip
+                    number,
+                    rank,
+                    call.index,
+                    call.name,
+                    call.phase,
+                    call.module,
+                    call.source,
+                    *what,
+                    one.dtype,
+                    one.shape,
+                    [_given(given) for given in call.inputs if given is not None and given.statistics],
+                )
                 break
     return None if found is None else dataclasses.replace(found, after=after)
 
@@ -133,9 +140,7 @@ def _made(call: Call, one: Tensor, what: str) -> bool:
     """Whether the call made it: none of its inputs has it, and nobody asked for it."""
     before = [_what(given) for given in call.inputs]
     if what == NAN:
-        return not any(given and given[0] == NAN for given in before) and not _asked(
-            call.arguments, math.isnan
-        )
+        return not any(given and given[0] == NAN for given in before) and not _asked(call.arguments, math.isnan)
     limit = LARGEST.get(one.dtype, math.inf)
     return not any(before) and not _asked(call.arguments, lambda value: abs(value) >= limit)
 

@@ -69,18 +69,21 @@ class OperatorsPart(Part):
         self._finished = False
         self._lost = 0
         self._wrote = 0
-        self._ring = (
-            None if wanted.keep_last is None else Ring(wanted.keep_last, self._left_out, self._dropped)
-        )
+        self._ring = None if wanted.keep_last is None else Ring(wanted.keep_last, self._left_out, self._dropped)
         self._computes = _computes(torch)
 
     def install(self) -> None:
         """Begin to record."""
         # Now, as a first step may have more than memory is to hold.
         self._writer = Writer(
-            self._recorder, self._root / layout.FOLDER, f"process-{self._process}.h5", self._folder, self._described,
-            self._written, self._wanted.max_bytes,
-        )  # fmt: skip
+            self._recorder,
+            self._root / layout.FOLDER,
+            f"process-{self._process}.h5",
+            self._folder,
+            self._described,
+            self._written,
+            self._wanted.max_bytes,
+        )
         self._scopes.install()
         self._recorder.start()
         quiet.add_listener(self._recorder.quiet)
@@ -134,18 +137,28 @@ class OperatorsPart(Part):
 
     def _described(self) -> dict[str, Any]:
         return {
-            "torchport": __version__, "pid": self._process, "rank": self._rank(), "level": self._wanted.level,
-            "recorder": self._recorder.name, "computes": self._computes,
-            "filters": self._wanted.to_dict()["filters"], **self._about,
-        }  # fmt: skip
+            "torchport": __version__,
+            "pid": self._process,
+            "rank": self._rank(),
+            "level": self._wanted.level,
+            "recorder": self._recorder.name,
+            "computes": self._computes,
+            "filters": self._wanted.to_dict()["filters"],
+            **self._about,
+        }
 
     def _written(self, name: str, path: Path, tables: StepTables, size: int) -> None:
         """In the writer's thread: the step is whole."""
         calls = len(tables.arrays["calls"])
         self._journal.write_event(
-            "operators", step=-1 if name == layout.REST else int(name), file=str(path.relative_to(self._root)),
-            calls=calls, tensors=len(tables.arrays["tensors"]), bytes=size, lost=tables.lost,
-        )  # fmt: skip
+            "operators",
+            step=-1 if name == layout.REST else int(name),
+            file=str(path.relative_to(self._root)),
+            calls=calls,
+            tensors=len(tables.arrays["tensors"]),
+            bytes=size,
+            lost=tables.lost,
+        )
         self._lost += tables.lost
         self._wrote += 1
         if not self._told and name != layout.REST:
@@ -163,17 +176,14 @@ class OperatorsPart(Part):
         """Whether a GradScaler has left out a step whose operators are in this step's file."""
         path = self._root / PROCESSES / str(self._process) / JOURNAL
         return any(
-            event["kind"] == "scaler" and event["skipped"] and event["step"] == step
-            for event in read_journal(path)
+            event["kind"] == "scaler" and event["skipped"] and event["step"] == step for event in read_journal(path)
         )
 
     def _overflowed(self, ring: Ring) -> None:
         """In the writer's thread: what led there is kept, and nothing new is to be learned."""
         if ring.found is not None and self._wanted.keep_last is not None:
             self._journal.write_event("overflow", **describe_overflow(ring.found, self._wanted.keep_last))
-            self._tell(
-                f"{ring.found.sentence}; the last {self._wanted.keep_last} steps are kept, later ones are not"
-            )
+            self._tell(f"{ring.found.sentence}; the last {self._wanted.keep_last} steps are kept, later ones are not")
             self._ended = True
             self._recorder.on = False
 
@@ -189,8 +199,7 @@ class OperatorsPart(Part):
         )
         if why := self._about.get(WITHOUT):
             self._tell(
-                f"operators are noted in Python, slower than by the library, which cannot be used: {why}",
-                once=True,
+                f"operators are noted in Python, slower than by the library, which cannot be used: {why}", once=True
             )
 
     def _check(self) -> None:
@@ -236,9 +245,7 @@ class OperatorsPart(Part):
             elif not self._step:
                 self._warn()
             elif not self._wrote and (steps := self._wanted.filters.get("step")):
-                self._tell(
-                    f"warning: the run had {self._step:,} steps, none of them step={' or '.join(steps)}"
-                )
+                self._tell(f"warning: the run had {self._step:,} steps, none of them step={' or '.join(steps)}")
         if self._lost:
             self._tell(f"{self._lost:,} calls of operators could not be recorded")
 
@@ -283,9 +290,7 @@ def make_operators_part(
     recorder: Any = None
     if chosen != "mode":
         try:
-            recorder = HookRecorder(
-                torch, wanted, sites, reductions=chosen == "reductions", alone=chosen == "alone"
-            )
+            recorder = HookRecorder(torch, wanted, sites, reductions=chosen == "reductions", alone=chosen == "alone")
         except OSError as error:
             about = {**about, WITHOUT: str(error)}
     if recorder is None:

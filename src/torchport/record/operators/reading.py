@@ -135,9 +135,7 @@ class Tensor:
         if kind is None:
             raise make_damage_error(self._step.file.path, f"tensor {self.index} has the unknown dtype {self.dtype!r}")
         data = self._step.file.read_content(self.content)
-        return _arranged(
-            self._step.file.path, self, data.view(kind.bits), bool(self._row["flags"] & layout.ROW_MAJOR)
-        )
+        return _arranged(self._step.file.path, self, data.view(kind.bits), bool(self._row["flags"] & layout.ROW_MAJOR))
 
     def values(self) -> Any:
         """Its elements as numpy numbers: bfloat16 as float32, whose upper half it is; others as `bits`."""
@@ -321,9 +319,7 @@ class Operators:
             cut = (aside,) if aside.is_file() else ()
             notes = tuple(str(event["text"]) for event in process.of_kind("note"))
             if files or missing or rest or cut:
-                found.append(
-                    ProcessOperators(process.pid, process.rank, files, tuple(missing), rest, cut, notes)
-                )
+                found.append(ProcessOperators(process.pid, process.rank, files, tuple(missing), rest, cut, notes))
         return cls(recording.path, recording, tuple(found))
 
     def rank(self, rank: int = 0) -> ProcessOperators:

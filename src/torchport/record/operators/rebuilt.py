@@ -89,9 +89,7 @@ def materialize_tensor(torch: Any, one: Tensor, wide: bool, fill: float = 0.0) -
             kind = layout.DTYPES[one.dtype].kind
             name = WIDE.get(kind, one.dtype) if wide else one.dtype
             return torch.empty_strided(one.shape, one.stride, dtype=getattr(torch, name)).fill_(fill)
-        raise UnknownCallError(
-            f"the content of a tensor was not kept{f': {one.reason}' if one.reason else ''}"
-        )
+        raise UnknownCallError(f"the content of a tensor was not kept{f': {one.reason}' if one.reason else ''}")
     # A dimension with stride 0 was kept once.
     kept = bits[tuple(slice(0, 1) if step == 0 else slice(None) for step in bits.strides)]
     flat = numpy.array(kept, order="K", copy=True)

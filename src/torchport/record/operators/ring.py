@@ -18,9 +18,7 @@ class Ring:
     `dropped` is told of each; of the first step with an overflow that no GradScaler has taken care of
     (`left_out(step)`) and of those before it they stay, and `found` says what it was."""
 
-    def __init__(
-        self, most: int, left_out: Callable[[int], bool], dropped: Callable[[Path, int], None]
-    ) -> None:
+    def __init__(self, most: int, left_out: Callable[[int], bool], dropped: Callable[[Path, int], None]) -> None:
         self._most = most
         self._left_out = left_out
         self._dropped = dropped

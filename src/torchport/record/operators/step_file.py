@@ -49,15 +49,7 @@ class StepFile:
             self.close()
             raise
         # Whatever HDF5 stumbles over in a damaged file, by way of h5py.
-        except (
-            OSError,
-            RuntimeError,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-        ) as error:
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             self.close()
             raise make_damage_error(path, f"cannot be read: {_first(error)}") from error
 
@@ -142,8 +134,7 @@ class StepFile:
         counts = sum(calls[name].sum(dtype="i8") for name in ("input_count", "output_count", "written_count"))
         if counts > len(links) or 2 * tensors["rank"].sum(dtype="i8") > len(dims):
             raise make_damage_error(
-                self.path,
-                f"calls have {counts} tensors in {len(links)} `links`, or tensors more sizes than `dims`",
+                self.path, f"calls have {counts} tensors in {len(links)} `links`, or tensors more sizes than `dims`"
             )
         for name in ("operator", "overload", "module", "function", "source", "arguments", "results", "node"):
             self._within("calls", name, calls[name], -1, lines - 1)
@@ -158,9 +149,7 @@ class StepFile:
         self._within("contents", "offset", contents["offset"], 0, 1 << 62)
         self._within("contents", "size", contents["size"], 0, 1 << 62)
         self._within("contents", "block", contents["block"], 0, 1 << 30)
-        lengths = numpy.array(
-            [len(line) for line in self.strings] + [0], "i8"
-        )  # the last is that of -1: none
+        lengths = numpy.array([len(line) for line in self.strings] + [0], "i8")  # the last is that of -1: none
         size = int(sum(lengths[calls[name]].sum() for name in ("arguments", "results")))
         if size > MOST:
             raise make_damage_error(self.path, f"`calls` have {size:,} characters of arguments")
@@ -199,15 +188,13 @@ class StepFile:
         start, size = int(one["offset"]), int(one["size"])
         if size > self.get_max_tensor_bytes():
             raise make_damage_error(
-                self.path,
-                f"content {row} says that it has {size:,} bytes, more than the file has on the disk",
+                self.path, f"content {row} says that it has {size:,} bytes, more than the file has on the disk"
             )
         try:
             block = self._dataset(name, self.path.stat().st_size)
             if block.ndim != 1 or block.dtype != numpy.uint8 or start + size > block.shape[0]:
                 raise make_damage_error(
-                    self.path,
-                    f"content {row} lies at {start} to {start + size} of `{name}`, which is smaller",
+                    self.path, f"content {row} lies at {start} to {start + size} of `{name}`, which is smaller"
                 )
             data = block[start : start + size]
         except (OSError, RuntimeError, ValueError, KeyError) as error:

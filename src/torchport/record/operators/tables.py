@@ -101,10 +101,17 @@ class Tables:
         texts = (operator, overload, module, function, source, arguments, results, node)
         self._calls.append(
             (
-                sequence, first, len(inputs), first + len(inputs), len(outputs), *map(self.add_line, texts),
-                thread & 0x7FFF, phase, len(written),
+                sequence,
+                first,
+                len(inputs),
+                first + len(inputs),
+                len(outputs),
+                *map(self.add_line, texts),
+                thread & 0x7FFF,
+                phase,
+                len(written),
             )
-        )  # fmt: skip
+        )
 
     def add_tensor(self, row: Row, measured: Measured | None, content: Any = None, row_major: bool = True) -> int:
         """Add a tensor, with its bytes (a flat uint8 array) where they are kept; its index."""
@@ -117,20 +124,44 @@ class Tables:
         stored = -1 if content is None else self._store(content, of.checksum)
         self._tensors.append(
             [
-                row.storage, row.version, row.offset, row.elements,
-                of.minimum, of.maximum, of.mean, of.l2, of.nans, of.infinities, of.zeros, of.checksum,
-                first, self.add_line(row.dtype), self.add_line(row.device), self.add_line(row.format), self.add_line(row.name),
-                stored, self.add_line(row.reason), len(row.dims) // 2, flags,
+                row.storage,
+                row.version,
+                row.offset,
+                row.elements,
+                of.minimum,
+                of.maximum,
+                of.mean,
+                of.l2,
+                of.nans,
+                of.infinities,
+                of.zeros,
+                of.checksum,
+                first,
+                self.add_line(row.dtype),
+                self.add_line(row.device),
+                self.add_line(row.format),
+                self.add_line(row.name),
+                stored,
+                self.add_line(row.reason),
+                len(row.dims) // 2,
+                flags,
             ]
-        )  # fmt: skip
+        )
         return len(self._tensors) - 1
 
     def fill_statistics(self, index: int, measured: Measured) -> None:
         """Statistics that came later than the tensor."""
         of = measured
         self._tensors[index][4:12] = [
-            of.minimum, of.maximum, of.mean, of.l2, of.nans, of.infinities, of.zeros, of.checksum,
-        ]  # fmt: skip
+            of.minimum,
+            of.maximum,
+            of.mean,
+            of.l2,
+            of.nans,
+            of.infinities,
+            of.zeros,
+            of.checksum,
+        ]
         self._tensors[index][-1] |= layout.MEASURED
         self._tensors[index][18] = -1
 

@@ -34,14 +34,16 @@ class Wanted:
 
     @classmethod
     def from_words(
-        cls, level: str, words: Iterable[str], max_bytes: int | None = None, on_full: str = STOP,
+        cls,
+        level: str,
+        words: Iterable[str],
+        max_bytes: int | None = None,
+        on_full: str = STOP,
         keep_last: int | None = None,
-    ) -> Wanted:  # fmt: skip
+    ) -> Wanted:
         """From `KIND=PATTERN` words. Raises TorchportError for a level, a kind or a pattern that says nothing."""
         if level not in LEVELS:
-            raise TorchportError(
-                f"there is no level {level!r} of recording", hint=f"There are {', '.join(LEVELS)}."
-            )
+            raise TorchportError(f"there is no level {level!r} of recording", hint=f"There are {', '.join(LEVELS)}.")
         if on_full not in (STOP, DROP):
             raise TorchportError(f"on_full is {STOP!r} or {DROP!r}, not {on_full!r}")
         filters: dict[str, list[str]] = {}
@@ -51,9 +53,7 @@ class Wanted:
                 near = difflib.get_close_matches(kind, KINDS, 1)
                 raise TorchportError(
                     f"the filter {word!r} is none of {', '.join(f'{one}=PATTERN' for one in KINDS)}",
-                    hint=f"Did you mean {near[0]}=...?"
-                    if near and near[0] != kind
-                    else "Give a pattern behind the =.",
+                    hint=f"Did you mean {near[0]}=...?" if near and near[0] != kind else "Give a pattern behind the =.",
                 )
             if kind in ("step", "rank"):
                 _numbers(pattern)
@@ -64,16 +64,13 @@ class Wanted:
         """Whether an operator counts: `aten::convolution`, for which `convolution` matches as well."""
         patterns = self.filters.get("operator")
         short = name.partition("::")[2] or name
-        return not patterns or any(
-            fnmatch.fnmatchcase(one, pattern) for pattern in patterns for one in (name, short)
-        )
+        return not patterns or any(fnmatch.fnmatchcase(one, pattern) for pattern in patterns for one in (name, short))
 
     def is_module_wanted(self, name: str) -> bool:
         """Whether a module's operators count; those inside it do with it."""
         patterns = self.filters.get("module")
         return not patterns or any(
-            fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*")
-            for pattern in patterns
+            fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*") for pattern in patterns
         )
 
     def is_step_wanted(self, number: int) -> bool:

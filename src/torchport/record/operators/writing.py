@@ -84,9 +84,7 @@ class Writer:
             except OSError as error:
                 place = error.filename or self._root
                 self._fail(f"operators cannot be written to {place}: {error.strerror}", full=True)
-            except (
-                Exception
-            ) as error:  # whatever it is: a run that waits for this thread must not wait for ever
+            except Exception as error:  # whatever it is: a run that waits for this thread must not wait for ever
                 self._fail(f"operators cannot be written to {self._root}: {error!r}", full=True)
         self._drop()
 

@@ -17,22 +17,47 @@ Reference = Callable[..., Sequence[Any]]
 
 # The operators of each file.
 FILES = {
-    "matmul": ("aten::matmul_backward", "aten::linear_backward", "npu::npu_linear", "npu::npu_linear_backward",
-               "npu::npu_bmmV2"),
-    "attention": ("npu::npu_fusion_attention", "npu::npu_fusion_attention_v3", "npu::npu_fusion_attention_v2",
-                  "npu::npu_fusion_attention_grad", "npu::npu_fusion_attention_grad_v3",
-                  "npu::npu_fusion_attention_grad_v2"),
+    "matmul": (
+        "aten::matmul_backward",
+        "aten::linear_backward",
+        "npu::npu_linear",
+        "npu::npu_linear_backward",
+        "npu::npu_bmmV2",
+    ),
+    "attention": (
+        "npu::npu_fusion_attention",
+        "npu::npu_fusion_attention_v3",
+        "npu::npu_fusion_attention_v2",
+        "npu::npu_fusion_attention_grad",
+        "npu::npu_fusion_attention_grad_v3",
+        "npu::npu_fusion_attention_grad_v2",
+    ),
     "pooling": ("aten::max_pool2d_with_indices", "aten::max_pool2d_with_indices_backward"),
-    "dropout": ("aten::native_dropout", "aten::native_dropout_backward", "npu::_npu_dropout",
-                "npu::npu_dropout_backward"),
-    "recurrent": ("npu::_lstm_npu", "npu::_lstm_npu_backward", "npu::_gru_npu", "npu::_gru_npu_backward",
-                  "npu::npu_lstm", "npu::npu_lstm_backward"),
+    "dropout": (
+        "aten::native_dropout",
+        "aten::native_dropout_backward",
+        "npu::_npu_dropout",
+        "npu::npu_dropout_backward",
+    ),
+    "recurrent": (
+        "npu::_lstm_npu",
+        "npu::_lstm_npu_backward",
+        "npu::_gru_npu",
+        "npu::_gru_npu_backward",
+        "npu::npu_lstm",
+        "npu::npu_lstm_backward",
+    ),
     "losses": ("npu::npu_binary_cross_entropy_with_logits_backward",),
     "packing": ("aten::_pack_padded_sequence",),
     "gelu": ("aten::gelu", "aten::gelu_", "aten::gelu_backward"),
-    "casting": ("npu::npu_dtype_cast", "npu::_npu_dtype_cast", "npu::npu_dtype_cast_backward",
-                "npu::_npu_dtype_cast_backward", "npu::npu_format_cast"),
-}  # fmt: skip
+    "casting": (
+        "npu::npu_dtype_cast",
+        "npu::_npu_dtype_cast",
+        "npu::npu_dtype_cast_backward",
+        "npu::_npu_dtype_cast_backward",
+        "npu::npu_format_cast",
+    ),
+}
 _FILE = {name: file for file, names in FILES.items() for name in names}
 
 

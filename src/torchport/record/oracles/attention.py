@@ -26,20 +26,43 @@ DRAWN = 4, 5  # among the results: seed and offset of what is dropped
 OTHER = 0.1
 ELSEWHERE = "its dropout draws on the device"
 FORWARD = (
-    "query", "key", "value", "heads", "layout", "pse", "padding", "mask", "scale", "keep", "before", "after", "precise",
-    "prefix", "q_ends", "k_ends", "sparse", "parallel", "sync", "softmax_layout", "sink", "dropped",
-)  # fmt: skip
-FORWARD_V2 = (
-    *FORWARD[:8], "query_rope", "key_rope", *FORWARD[8:19], "pse_type", "q_start", "k_start", *FORWARD[19:],
-)  # fmt: skip
+    "query",
+    "key",
+    "value",
+    "heads",
+    "layout",
+    "pse",
+    "padding",
+    "mask",
+    "scale",
+    "keep",
+    "before",
+    "after",
+    "precise",
+    "prefix",
+    "q_ends",
+    "k_ends",
+    "sparse",
+    "parallel",
+    "sync",
+    "softmax_layout",
+    "sink",
+    "dropped",
+)
+FORWARD_V2 = (*FORWARD[:8], "query_rope", "key_rope", *FORWARD[8:19], "pse_type", "q_start", "k_start", *FORWARD[19:])
 _STATISTICS = ("softmax_max", "softmax_sum", "softmax_in", "attention_in")
-BACKWARD_V3 = (
-    *FORWARD[:3], "grad", *FORWARD[3:8], *_STATISTICS, *FORWARD[8:13], "seed", "offset", *FORWARD[13:21],
-)  # fmt: skip
+BACKWARD_V3 = (*FORWARD[:3], "grad", *FORWARD[3:8], *_STATISTICS, *FORWARD[8:13], "seed", "offset", *FORWARD[13:21])
 BACKWARD = (*BACKWARD_V3[:20], "numels", *BACKWARD_V3[20:])
 BACKWARD_V2 = (
-    *BACKWARD[:13], "query_rope", "key_rope", *BACKWARD[13:27], "pse_type", "q_start", "k_start", *BACKWARD[27:],
-)  # fmt: skip
+    *BACKWARD[:13],
+    "query_rope",
+    "key_rope",
+    *BACKWARD[13:27],
+    "pse_type",
+    "q_start",
+    "k_start",
+    *BACKWARD[27:],
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,9 +126,7 @@ class Given:
             yield [slice(None), slice(None)], None
             return
         starts = [0, 0]
-        for number, ends in enumerate(
-            zip(*(_numbers(one) for one in (self.q_ends, self.k_ends)), strict=True)
-        ):
+        for number, ends in enumerate(zip(*(_numbers(one) for one in (self.q_ends, self.k_ends)), strict=True)):
             yield [slice(start, end) for start, end in zip(starts, ends, strict=True)], number
             starts = list(ends)
 
@@ -133,9 +154,7 @@ def _backward(name: str, names: Sequence[str], *, ropes: bool = False) -> Callab
             raise UnknownCallError(ELSEWHERE)
         with torch.enable_grad():
             leaves = [one.detach().requires_grad_() for one in (given.query, given.key, given.value)]
-            pse, sink = (
-                None if one is None else one.detach().requires_grad_() for one in (given.pse, given.sink)
-            )
+            pse, sink = (None if one is None else one.detach().requires_grad_() for one in (given.pse, given.sink))
             query, key, value = leaves
             out = _whole(torch, dataclasses.replace(given, pse=pse), query, key, value, sink)[0]
             wanted = [*leaves, *(one for one in (pse, sink) if one is not None)]

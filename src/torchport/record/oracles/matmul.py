@@ -39,9 +39,7 @@ def npu_bmmV2(torch: Any, left: Any, right: Any, sizes: Sequence[int]) -> list[A
     return [product.reshape(list(sizes)) if sizes else product]
 
 
-def _differentiated(
-    torch: Any, function: Any, given: Sequence[Any], grad: Any, mask: Sequence[bool]
-) -> list[Any]:
+def _differentiated(torch: Any, function: Any, given: Sequence[Any], grad: Any, mask: Sequence[bool]) -> list[Any]:
     with torch.enable_grad():
         leaves = [one.detach().requires_grad_(bool(wanted)) for one, wanted in zip(given, mask, strict=True)]
         wanted = [one for one in leaves if one.requires_grad]

@@ -27,8 +27,11 @@ def draw_keep_mask(count: int, keep: float, seed: int, offset: int) -> Any:
         first, second = _FACTORS[0] * counter[0], _FACTORS[1] * counter[2]
         left, right = (numpy.uint64(key) for key in keys)
         counter = [
-            second >> _HALF ^ counter[1] ^ left, second & _LOW, first >> _HALF ^ counter[3] ^ right, first & _LOW,
-        ]  # fmt: skip
+            second >> _HALF ^ counter[1] ^ left,
+            second & _LOW,
+            first >> _HALF ^ counter[3] ^ right,
+            first & _LOW,
+        ]
         keys = [(key + step) & 0xFFFFFFFF for key, step in zip(keys, _KEYS, strict=True)]
     numbers = numpy.stack(counter, 1).reshape(-1)[:count]
     return numbers < numpy.uint64(int(keep * 2**32))

@@ -13,9 +13,16 @@ def max_pool2d_with_indices(torch: Any, given: Any, *options: Any) -> list[Any]:
 
 
 def max_pool2d_with_indices_backward(
-    torch: Any, grad: Any, given: Any, size: Sequence[int], stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], ceil: bool, indices: Any,
-) -> list[Any]:  # fmt: skip
+    torch: Any,
+    grad: Any,
+    given: Any,
+    size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil: bool,
+    indices: Any,
+) -> list[Any]:
     """The gradient goes to the first maximum of each window, as in torch."""
     options = (size, stride, padding, dilation, ceil)
     found = torch.ops.aten.max_pool2d_with_indices(given, *options)[1]

@@ -25,7 +25,9 @@ class Net:
     running: Sequence[int]
 
     @classmethod
-    def from_parameters(cls, torch: Any, steps: Any, params: Sequence[Any], biases: bool, both: bool, sizes: Any) -> Net:
+    def from_parameters(
+        cls, torch: Any, steps: Any, params: Sequence[Any], biases: bool, both: bool, sizes: Any
+    ) -> Net:
         """`params` are those of torch: weights of input and hidden state, then their biases, by layer and direction."""
         each = 4 if biases else 2
         cells = [params[first : first + each] for first in range(0, len(params), each)]
@@ -90,9 +92,7 @@ def _lstm(net: Net, steps: Any, hidden: Any, cell: Any) -> tuple[Any, list[Any],
                 tanh = c.tanh()
                 h = torch.cat([(o * tanh)[:n], h[n:]])
                 found[step] = [i, g, f, o, h, c, tanh]
-            rows = [
-                torch.stack([found[step][place] for step in range(len(net.running))]) for place in range(7)
-            ]
+            rows = [torch.stack([found[step][place] for step in range(len(net.running))]) for place in range(7)]
             for place, row in enumerate(rows):
                 kept[place].append(row)
             outs.append(net.zero_ended_sequences(rows[4]))
@@ -103,9 +103,19 @@ def _lstm(net: Net, steps: Any, hidden: Any, cell: Any) -> tuple[Any, list[Any],
 
 
 def _lstm_npu(
-    torch: Any, given: Any, states: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool,
-    both: bool, first: bool | None = False, sizes: Any = None, made: Any = None,
-) -> list[Any]:  # fmt: skip
+    torch: Any,
+    given: Any,
+    states: Any,
+    params: Any,
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both: bool,
+    first: bool | None = False,
+    sizes: Any = None,
+    made: Any = None,
+) -> list[Any]:
     """Outputs, last hidden and cell states, and what is kept."""
     hidden, cell = states
     steps = _steps(given, first, sizes, hidden.shape[1])
@@ -136,20 +146,23 @@ def _lstm_gradients(
             for at in range(len(order) - 1, -1, -1):
                 step, n = order[at], net.running[order[at]]
                 h_before, c_before = (
-                    (h[number, order[at - 1]], c[number, order[at - 1]]) if at
+                    (h[number, order[at - 1]], c[number, order[at - 1]])
+                    if at
                     else (states[0][number], states[1][number])
-                )  # fmt: skip
+                )
                 dh = by_hidden[number, :n] + by_steps[step, :n, place * width : (place + 1) * width]
                 gates = [one[number, step, :n] for one in (i, f, g, o)]
                 t = tanh[number, step, :n]
                 dc = by_cell[number, :n] + dh * gates[3] * (1 - t * t)
                 raw = torch.cat(
                     [
-                        dc * gates[2] * gates[0] * (1 - gates[0]), dc * c_before[:n] * gates[1] * (1 - gates[1]),
-                        dc * gates[0] * (1 - gates[2] ** 2), dh * t * gates[3] * (1 - gates[3]),
+                        dc * gates[2] * gates[0] * (1 - gates[0]),
+                        dc * c_before[:n] * gates[1] * (1 - gates[1]),
+                        dc * gates[0] * (1 - gates[2] ** 2),
+                        dh * t * gates[3] * (1 - gates[3]),
                     ],
                     -1,
-                )  # fmt: skip
+                )
                 by_cell[number, :n] = dc * gates[1]
                 by_hidden[number, :n] = raw @ w_hidden
                 by_given[step, :n] += raw @ w_in
@@ -162,17 +175,33 @@ def _lstm_gradients(
 
 
 def _lstm_npu_backward(
-    torch: Any, by_out: Any, by_hidden: Any, by_cell: Any, given: Any, states: Any, params: Any, i: Any, g: Any, f: Any,
-    o: Any, h: Any, c: Any, tanh: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool,
-    first: bool | None = False, sizes: Any = None,
-) -> list[Any]:  # fmt: skip
+    torch: Any,
+    by_out: Any,
+    by_hidden: Any,
+    by_cell: Any,
+    given: Any,
+    states: Any,
+    params: Any,
+    i: Any,
+    g: Any,
+    f: Any,
+    o: Any,
+    h: Any,
+    c: Any,
+    tanh: Any,
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both: bool,
+    first: bool | None = False,
+    sizes: Any = None,
+) -> list[Any]:
     """By input, states and parameters."""
     steps = _steps(given, first, sizes, states[0].shape[1])
     net = Net.from_parameters(torch, steps, params, biases, both, sizes)
     grads = [
-        _steps(by_out, first and sizes is None, None, 0)
-        if by_out is not None
-        else _zeros_of(steps, states[0], net),
+        _steps(by_out, first and sizes is None, None, 0) if by_out is not None else _zeros_of(steps, states[0], net),
         *(torch.zeros_like(states[0]) if one is None else one for one in (by_hidden, by_cell)),
     ]
     by_steps, by_states, by_params = _lstm_gradients(net, steps, states, (i, g, f, o, h, c, tanh), grads)
@@ -194,9 +223,22 @@ def _one_direction(weight: Any, bias: Any, mask: Any, backwards: bool) -> list[A
 
 
 def npu_lstm(
-    torch: Any, given: Any, weight: Any, bias: Any, mask: Any, hidden: Any, cell: Any, biases: bool, layers: int,
-    dropout: float, train: bool, both: bool, first: bool, has_mask: bool, backwards: bool,
-) -> list[Any]:  # fmt: skip
+    torch: Any,
+    given: Any,
+    weight: Any,
+    bias: Any,
+    mask: Any,
+    hidden: Any,
+    cell: Any,
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both: bool,
+    first: bool,
+    has_mask: bool,
+    backwards: bool,
+) -> list[Any]:
     """One layer in one direction: outputs, hidden and cell states of all steps, i, g, f, o and tanh(c)."""
     net = Net.from_parameters(torch, given, _one_direction(weight, bias, mask, backwards), True, False, None)
     out, _, kept = _lstm(net, given, hidden, cell)
@@ -205,9 +247,24 @@ def npu_lstm(
 
 
 def npu_lstm_backward(
-    torch: Any, by_out: Any, by_hidden: Any, by_cell: Any, given: Any, weight: Any, bias: Any, hidden: Any, cell: Any,
-    out: Any, h: Any, c: Any, i: Any, g: Any, f: Any, o: Any, tanh: Any,
-) -> list[Any]:  # fmt: skip
+    torch: Any,
+    by_out: Any,
+    by_hidden: Any,
+    by_cell: Any,
+    given: Any,
+    weight: Any,
+    bias: Any,
+    hidden: Any,
+    cell: Any,
+    out: Any,
+    h: Any,
+    c: Any,
+    i: Any,
+    g: Any,
+    f: Any,
+    o: Any,
+    tanh: Any,
+) -> list[Any]:
     """By input, weight, bias and first states."""
     if by_hidden is not None or by_cell is not None:
         raise UnknownCallError("there is no reference for gradients of the states of all steps")
@@ -219,9 +276,19 @@ def npu_lstm_backward(
 
 
 def _gru_npu(
-    torch: Any, given: Any, hidden: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool,
-    both: bool, first: bool | None = False, sizes: Any = None, made: Any = None,
-) -> list[Any]:  # fmt: skip
+    torch: Any,
+    given: Any,
+    hidden: Any,
+    params: Any,
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both: bool,
+    first: bool | None = False,
+    sizes: Any = None,
+    made: Any = None,
+) -> list[Any]:
     """Outputs, last states, and what is kept: r, z, n, W h + b of n, h."""
     steps = _steps(given, first, sizes, hidden.shape[1])
     net = Net.from_parameters(torch, steps, params, biases, both, sizes)
@@ -241,9 +308,7 @@ def _gru_npu(
                 n = (of_in[2] + r * of_hidden[2]).tanh()
                 h = torch.cat([((1 - z) * n + z * h)[:count], h[count:]])
                 found[step] = [r, z, n, of_hidden[2], h]
-            rows = [
-                torch.stack([found[step][place] for step in range(len(net.running))]) for place in range(5)
-            ]
+            rows = [torch.stack([found[step][place] for step in range(len(net.running))]) for place in range(5)]
             for place, row in enumerate(rows):
                 kept[place].append(row)
             outs.append(net.zero_ended_sequences(rows[4]))
@@ -251,25 +316,34 @@ def _gru_npu(
         steps = torch.cat(outs, -1)
     recorded = made[2:7] if made is not None and train else [None] * 5
     stacked = [_known(net, torch.stack(one), right) for one, right in zip(kept, recorded, strict=True)]
-    return [
-        steps if sizes is not None else _placed(net, steps, first, None, given),
-        torch.stack(ends),
-        *stacked,
-    ]
+    return [steps if sizes is not None else _placed(net, steps, first, None, given), torch.stack(ends), *stacked]
 
 
 def _gru_npu_backward(
-    torch: Any, by_out: Any, by_hidden: Any, given: Any, hidden: Any, params: Any, r: Any, z: Any, n: Any, new: Any,
-    h: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool, first: bool | None = False,
+    torch: Any,
+    by_out: Any,
+    by_hidden: Any,
+    given: Any,
+    hidden: Any,
+    params: Any,
+    r: Any,
+    z: Any,
+    n: Any,
+    new: Any,
+    h: Any,
+    biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    both: bool,
+    first: bool | None = False,
     sizes: Any = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """By input, states and parameters."""
     steps = _steps(given, first, sizes, hidden.shape[1])
     net = Net.from_parameters(torch, steps, params, biases, both, sizes)
     width = hidden.shape[-1]
-    by_steps = (
-        _zeros_of(steps, hidden, net) if by_out is None else _steps(by_out, first and sizes is None, None, 0)
-    )
+    by_steps = _zeros_of(steps, hidden, net) if by_out is None else _steps(by_out, first and sizes is None, None, 0)
     by_hidden = torch.zeros_like(hidden) if by_hidden is None else by_hidden.clone()
     by_params: list[list[Any]] = [[] for _ in net.cells]
     for layer in range(len(net.cells) - net.directions, -1, -net.directions):

@@ -1,8 +1,8 @@
 """CUDA scripts on the CPU, unmodified: the reference side of a port.
 
-`apply_reference_patches(torch)` makes the names of `torch.cuda` and `torch.accelerator` answer for CUDA devices that are the CPU, and
-sends everything that is asked for on one to the CPU. A `torch.device("cuda")` keeps its name, so that a script takes
-the same branches as on a GPU; tensors say that they are on the CPU.
+`apply_reference_patches(torch)` makes the names of `torch.cuda` and `torch.accelerator` answer for CUDA devices that
+are the CPU, and sends everything that is asked for on one to the CPU. A `torch.device("cuda")` keeps its name, so that
+a script takes the same branches as on a GPU; tensors say that they are on the CPU.
 
 Mixed precision is the script's own: autocast casts what it casts on a GPU, GradScaler scales, and what the CPU
 computes badly in half precision is computed in float32 and rounded once. torch.compile gives what it gives on a GPU,
@@ -11,7 +11,8 @@ run without a compiler.
 Moving to the device and back copies, as on a GPU: a script that changes the copy in place leaves the original
 alone. Tensors that require grad stay what they are.
 
-`make_reference_environment`, `hide_npu` and `describe_npu_use` keep the process away from an NPU and tell whether it stayed away.
+`make_reference_environment`, `hide_npu` and `describe_npu_use` keep the process away from an NPU and tell whether it
+stayed away.
 
 Not emulated: CUDA graphs, custom CUDA kernels, NCCL calls other than through torch.distributed (which gets
 gloo).
@@ -33,7 +34,7 @@ __all__ = [
     "hide_npu",
     "make_reference_environment",
     "to_cpu",
-]  # fmt: skip
+]
 
 
 def apply_reference_patches(torch: ModuleType, mixed_precision: bool = True) -> Patches:

@@ -57,13 +57,9 @@ def hide_npu() -> Patches:
     _replace_method(patches, finder, "find_spec", find_spec)
     # Its copy on PyPI has a finder of its own. From when they are imported: they take time to be.
     for name in ("importlib.metadata", "importlib_metadata"):
-        patches.on_undo(
-            after_import(name, lambda module: _hide_distributions(patches, module.MetadataPathFinder))
-        )
+        patches.on_undo(after_import(name, lambda module: _hide_distributions(patches, module.MetadataPathFinder)))
     # `torchport vnpu enable` waits for torch in every process of the environment.
-    for waiting in [
-        one for one in sys.meta_path if isinstance(one, BeforeImport) and one.waits_for(PACKAGES)
-    ]:
+    for waiting in [one for one in sys.meta_path if isinstance(one, BeforeImport) and one.waits_for(PACKAGES)]:
         waiting.cancel()
         patches.on_undo(functools.partial(sys.meta_path.insert, 0, waiting))
     return patches

@@ -12,8 +12,12 @@ from torchport.record.reference import queries
 from torchport.record.reference.tables import replace_functions
 
 NO_EFFECT = (
-    "synchronize", "empty_cache", "empty_host_cache", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
-)  # fmt: skip
+    "synchronize",
+    "empty_cache",
+    "empty_host_cache",
+    "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats",
+)
 NO_MEMORY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
 
 

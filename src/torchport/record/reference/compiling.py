@@ -21,11 +21,7 @@ def patch_torch_compile(torch: Any, patches: Patches) -> None:
                 return lambda function: call(function, **kwargs)
             if not callable(model):
                 return original(model, **kwargs)  # raises
-            return (
-                eager_module(torch, model)
-                if isinstance(model, torch.nn.Module)
-                else torch._dynamo.disable(model)
-            )
+            return eager_module(torch, model) if isinstance(model, torch.nn.Module) else torch._dynamo.disable(model)
 
         return call
 

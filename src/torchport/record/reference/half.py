@@ -24,11 +24,27 @@ KEY = "CPU"
 # What makes tensors of a dtype that is among the arguments.
 MAKERS = {
     "torch": (
-        "empty", "zeros", "ones", "full", "tensor", "as_tensor", "rand", "randn", "randint", "normal", "arange",
-        "empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "set_default_dtype",
+        "empty",
+        "zeros",
+        "ones",
+        "full",
+        "tensor",
+        "as_tensor",
+        "rand",
+        "randn",
+        "randint",
+        "normal",
+        "arange",
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "set_default_dtype",
     ),
     "torch.Tensor": ("to", "type", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"),
-}  # fmt: skip
+}
 
 
 def patch_half_kernels(torch: Any, patches: Patches) -> Callable[[], None]:
@@ -46,9 +62,7 @@ def patch_half_kernels(torch: Any, patches: Patches) -> Callable[[], None]:
     def is_half(value: Any) -> bool:
         if isinstance(value, torch.Tensor):
             return value.dtype in half
-        return (isinstance(value, torch.dtype) and value in half) or (
-            isinstance(value, str) and value in names
-        )
+        return (isinstance(value, torch.dtype) and value in half) or (isinstance(value, str) and value in names)
 
     def maker(original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -99,9 +113,7 @@ class _Kernels:
             library = torch.library.Library("aten", "IMPL")
             self._libraries.append(library)
             with warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", "Warning only once for all operators"
-                )  # of what is done here
+                warnings.filterwarnings("ignore", "Warning only once for all operators")  # of what is done here
                 for name, outputs in OPERATORS.items():
                     operator = find_overload(torch, name)
                     if operator is not None:

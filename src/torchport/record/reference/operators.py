@@ -30,8 +30,6 @@ def with_tensors(torch: Any, places: tuple[int, ...], args: tuple[Any, ...]) -> 
         return args
     dtype = next((one.dtype for one in args if isinstance(one, torch.Tensor)), None)
     return tuple(
-        torch.scalar_tensor(one, dtype=dtype)
-        if place in places and isinstance(one, (int, float, complex))
-        else one
+        torch.scalar_tensor(one, dtype=dtype) if place in places and isinstance(one, (int, float, complex)) else one
         for place, one in enumerate(args)
     )

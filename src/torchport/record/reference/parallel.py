@@ -10,12 +10,7 @@ from torchport.patches import Patches
 from torchport.record.reference.places import to_cpu
 
 # Public functions of torch.distributed with the argument `backend`, by its position (None: keyword only).
-TAKE_BACKEND = {
-    "init_process_group": 0,
-    "new_group": 2,
-    "new_subgroups": 4,
-    "new_subgroups_by_enumeration": 2,
-}
+TAKE_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": 4, "new_subgroups_by_enumeration": 2}
 _PAIR = re.compile(r"\w+:\w+", re.ASCII)
 NCCL = "nccl"
 
@@ -31,11 +26,7 @@ def to_gloo_backend(backend: Any) -> Any:
 def patch_parallel(torch: Any, patches: Patches) -> None:
     """Patch DataParallel, and torch.distributed where this torch has it."""
     parallel = torch.nn.parallel
-    patches.wrap(
-        parallel.DataParallel,
-        "forward",
-        lambda _: lambda this, *args, **kwargs: this.module(*args, **kwargs),
-    )
+    patches.wrap(parallel.DataParallel, "forward", lambda _: lambda this, *args, **kwargs: this.module(*args, **kwargs))
     for owner in (parallel, sys.modules[parallel.data_parallel.__module__]):
         patches.wrap(owner, "data_parallel", lambda _: _alone)
     if torch.distributed.is_available():
@@ -45,12 +36,7 @@ def patch_parallel(torch: Any, patches: Patches) -> None:
 
 
 def _alone(
-    module: Any,
-    inputs: Any,
-    device_ids: Any = None,
-    output_device: Any = None,
-    dim: int = 0,
-    module_kwargs: Any = None,
+    module: Any, inputs: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0, module_kwargs: Any = None
 ) -> Any:
     """What `data_parallel` gives on one device."""
     return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
@@ -89,13 +75,7 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
                     kwargs["backend"] = to_gloo_backend(backend)
                 made = original(*args, **kwargs)
                 world = name == "init_process_group"
-                given = (
-                    backend.lower()
-                    if isinstance(backend, str)
-                    else NCCL
-                    if world
-                    else asked.get(None, "gloo")
-                )
+                given = backend.lower() if isinstance(backend, str) else NCCL if world else asked.get(None, "gloo")
                 asked[None if world else id(made)] = NCCL if NCCL in given else given
                 return made
 

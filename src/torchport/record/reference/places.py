@@ -33,8 +33,7 @@ STAY = {
 }
 
 TENSOR_TYPES = tuple(
-    f"{kind}Tensor"
-    for kind in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
+    f"{kind}Tensor" for kind in ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
 )
 
 
@@ -90,9 +89,7 @@ class _Places:
             if "device" in kwargs:
                 wanted = kwargs["device"] = self._device(kwargs["device"])
             else:
-                wanted, args = (
-                    (self._device(args[0]), (self._device(args[0]), *args[1:])) if args else (None, ())
-                )
+                wanted, args = (self._device(args[0]), (self._device(args[0]), *args[1:])) if args else (None, ())
             moved = original(this, *args, **kwargs)
             return self.copy_if_alias(this, moved) if isinstance(wanted, (str, self._torch.device)) else moved
 
@@ -119,9 +116,7 @@ def _patch_default_device(torch: Any, patches: Patches) -> None:
     def get(original: Any) -> Any:
         def call() -> Any:
             active = [
-                mode
-                for mode in torch.overrides._get_current_function_mode_stack()
-                if isinstance(mode, DeviceContext)
+                mode for mode in torch.overrides._get_current_function_mode_stack() if isinstance(mode, DeviceContext)
             ]
             default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
             asked = active[-1] if active else default

@@ -25,11 +25,7 @@ def patch_autocast(torch: Any, patches: Patches, half: Callable[[], None]) -> No
 
     `half` is called when autocast is switched on: half precision may begin there.
     """
-    get_dtype, set_enabled, set_dtype = (
-        torch.get_autocast_dtype,
-        torch.set_autocast_enabled,
-        torch.set_autocast_dtype,
-    )
+    get_dtype, set_enabled, set_dtype = (torch.get_autocast_dtype, torch.set_autocast_enabled, torch.set_autocast_dtype)
 
     def dtype() -> Any:
         return get_dtype(CUDA)

@@ -48,10 +48,18 @@ ANSWERS: dict[str, Any] = {
 
 # torch.cuda functions that ask for an effect which the CPU has no need of.
 NO_EFFECT = (
-    "init", "synchronize", "empty_cache", "ipc_collect", "set_stream", "set_sync_debug_mode",
-    "set_per_process_memory_fraction", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated", "reset_max_memory_cached",
-)  # fmt: skip
+    "init",
+    "synchronize",
+    "empty_cache",
+    "ipc_collect",
+    "set_stream",
+    "set_sync_debug_mode",
+    "set_per_process_memory_fraction",
+    "reset_peak_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+)
 
 
 class Properties:

@@ -19,30 +19,36 @@ from torchport.report.html.changes import render_changes_section
 from torchport.report.html.comparison import render_comparison_section
 from torchport.report.html.culprit import render_culprit_section
 from torchport.report.html.diagnosis import render_diagnosis_section
-from torchport.report.html.evidence import (
-    render_differences_section,
-    render_power_section,
-    render_quantities_section,
-)
+from torchport.report.html.evidence import render_differences_section, render_power_section, render_quantities_section
 from torchport.report.html.findings import render_findings_section
 from torchport.report.html.layers import render_layers_section
 from torchport.report.html.left import render_files_section, render_modules_section
 from torchport.report.html.operators import render_operators_section
 from torchport.report.html.residue import render_residue_section
 from torchport.report.html.runs import render_runs_section
-from torchport.report.html.verdict import (
-    make_heading,
-    next_steps,
-    render_number_tiles,
-    render_verdict_section,
-)
+from torchport.report.html.verdict import make_heading, next_steps, render_number_tiles, render_verdict_section
 from torchport.report.wording import format_count
 
 # Each gives a section, or nothing where the result does not have what it shows.
 _SECTIONS: tuple[Callable[[Result[Any]], str], ...] = (
-    render_verdict_section, render_culprit_section, render_diagnosis_section, render_number_tiles, next_steps, render_differences_section, render_comparison_section, render_layers_section, render_quantities_section, render_power_section,
-    render_runs_section, render_modules_section, render_files_section, render_findings_section, render_operators_section, render_residue_section, render_changes_section,
-)  # fmt: skip
+    render_verdict_section,
+    render_culprit_section,
+    render_diagnosis_section,
+    render_number_tiles,
+    next_steps,
+    render_differences_section,
+    render_comparison_section,
+    render_layers_section,
+    render_quantities_section,
+    render_power_section,
+    render_runs_section,
+    render_modules_section,
+    render_files_section,
+    render_findings_section,
+    render_operators_section,
+    render_residue_section,
+    render_changes_section,
+)
 
 
 def render_page(result: Result[Any]) -> str:
@@ -74,8 +80,7 @@ def _policy(style: str, script: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
     return (
-        f"default-src 'none'; style-src {known(style)}; script-src {known(script)}; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src {known(style)}; script-src {known(script)}; base-uri 'none'; form-action 'none'"
     )
 
 

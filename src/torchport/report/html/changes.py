@@ -20,22 +20,14 @@ NEIGHBOURS = 20  # lines among which the one that is most alike is looked for
 def render_changes_section(result: Result[Any]) -> str:
     """One folded block for each file of the unified diff of a port or conversion; open if there are few."""
     data = result.data
-    diff = (
-        data.diff
-        if isinstance(data, Port)
-        else str(data.get("diff", ""))
-        if isinstance(data, Mapping)
-        else ""
-    )
+    diff = data.diff if isinstance(data, Port) else str(data.get("diff", "")) if isinstance(data, Mapping) else ""
     files = re.split(r"^(?=--- )", diff, flags=re.MULTILINE)
     blocks = [_file(text.split("\n")) for text in files if text.startswith("--- ")]
     if not blocks:
         return ""
     opened = " open" if len(blocks) <= 3 else ""
     return (
-        "<section><h2>Changes</h2>"
-        + "".join(f"<details{opened}>{block}</details>" for block in blocks)
-        + "</section>"
+        "<section><h2>Changes</h2>" + "".join(f"<details{opened}>{block}</details>" for block in blocks) + "</section>"
     )
 
 
@@ -61,9 +53,7 @@ def _rows(lines: list[str]) -> Iterator[str]:
             continue
         for before, after in _facing(removed, added):
             left, right = _marked(before, after)
-            yield _row(
-                old if before is not None else 0, left, new if after is not None else 0, right, "changed"
-            )
+            yield _row(old if before is not None else 0, left, new if after is not None else 0, right, "changed")
             old, new = old + (before is not None), new + (after is not None)
         removed, added = [], []
         if found := _HUNK.match(line):
@@ -99,9 +89,7 @@ def _likeness(one: str, two: str) -> float:
 def _row(old: int, left: str | None, new: int, right: str | None, kind: str) -> str:
     def side(number: int, text: str | None, name: str) -> str:
         return (
-            "<span></span><code></code>"
-            if text is None
-            else f"<span>{number}</span><code class={name}>{text}</code>"
+            "<span></span><code></code>" if text is None else f"<span>{number}</span><code class={name}>{text}</code>"
         )
 
     return f"<div class={kind}>{side(old, left, 'old')}{side(new, right, 'new')}</div>"

@@ -25,11 +25,7 @@ def render_comparison_section(result: Result[Any]) -> str:
     if data is None:
         return ""
     curves = curves_of(data)
-    parts = [
-        *_curves(data, curves),
-        *(_values(data, curve) for curve in curves),
-        _metrics(data),
-    ]
+    parts = [*_curves(data, curves), *(_values(data, curve) for curve in curves), _metrics(data)]
     body = "".join(parts)
     return f"<section><h2>Original and port</h2>{body}</section>" if body else ""
 
@@ -45,9 +41,7 @@ def _curves(data: Comparison, curves: Sequence[Curve]) -> list[str]:
     more = "".join(shown[OPEN:])
     if more:
         title = wording.format_count(len(shown) - OPEN, "more curve")
-        shown[OPEN:] = [
-            f"<details class=figures-folded><summary>{title}</summary><div>{more}</div></details>"
-        ]
+        shown[OPEN:] = [f"<details class=figures-folded><summary>{title}</summary><div>{more}</div></details>"]
     return shown
 
 

@@ -24,9 +24,7 @@ def render_culprit_section(result: Result[Any]) -> str:
     if comparison is None or comparison.culprit is None:
         return ""
     data = comparison.culprit
-    body = [
-        _said(data), _profile(data), _calls(data), _all(data), _causes(data), _regions(data), _unjudged(data),
-    ]  # fmt: skip
+    body = [_said(data), _profile(data), _calls(data), _all(data), _causes(data), _regions(data), _unjudged(data)]
     return f"<section><h2>Operators</h2>{''.join(filter(None, body))}</section>"
 
 
@@ -36,7 +34,8 @@ def _said(data: Mapping[str, Any]) -> str:
     steps = ", ".join(map(str, data["replayed"]))
     text = (
         f"{format_count(int(data['calls']), 'call')} of step {steps} computed again in float64 from their own inputs; "
-        f"{float(data['share']):.1%} of what they computed was judged, {format_count(int(data['wrong']), 'call')} wrong."
+        f"{float(data['share']):.1%} of what they computed was judged, "
+        f"{format_count(int(data['wrong']), 'call')} wrong."
     )
     return f"<p>{escape(text)} A score is the distance to float64 over that of the CPU.</p>"
 
@@ -56,14 +55,22 @@ def _calls(data: Mapping[str, Any]) -> str:
     if not rows:
         return ""
     table = render_number_table(HEAD, [_call(row) for row in rows], [not row["wrong"] for row in rows], "operators")
-    return f"<details open><summary>{format_count(len(rows), 'call')} with the highest scores</summary>{table}</details>"
+    return (
+        f"<details open><summary>{format_count(len(rows), 'call')} with the highest scores</summary>{table}</details>"
+    )
 
 
 def _call(row: Mapping[str, Any]) -> tuple[object, ...]:
     return (
-        row["step"], row["operator"], row["phase"], row["module"], f"{float(row['score']):.3g}",
-        row["spoilt"] or f"{float(row['error']):.2g}", f"{float(row['bound']):.2g}", row["source"],
-    )  # fmt: skip
+        row["step"],
+        row["operator"],
+        row["phase"],
+        row["module"],
+        f"{float(row['score']):.3g}",
+        row["spoilt"] or f"{float(row['error']):.2g}",
+        f"{float(row['bound']):.2g}",
+        row["source"],
+    )
 
 
 def _all(data: Mapping[str, Any]) -> str:
@@ -91,11 +98,13 @@ def _regions(data: Mapping[str, Any]) -> str:
     """Where the two call different operators, and whether what comes out could be compared."""
     rows = [
         (
-            escape(str(row["module"] or row["phase"])), escape(_named(row["reference"])), escape(_named(row["port"])),
+            escape(str(row["module"] or row["phase"])),
+            escape(_named(row["reference"])),
+            escape(_named(row["port"])),
             escape(f"{format_count(int(row['compared']), 'result')} compared" if row["compared"] else "not compared"),
         )
         for row in (data.get("aligned") or {}).get("regions", ())
-    ]  # fmt: skip
+    ]
     if not rows:
         return ""
     table = render_text_table(("Module", "Reference", "Port", "At its frontier"), rows[:REGIONS], "regions")
@@ -103,9 +112,7 @@ def _regions(data: Mapping[str, Any]) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    return " ".join(map(str, names[:NAMED])) + (
-        f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    )
+    return " ".join(map(str, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def _causes(data: Mapping[str, Any]) -> str:

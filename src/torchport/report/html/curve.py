@@ -42,8 +42,7 @@ def draw_chart(
         for step in scale.list_step_ticks()
     )
     areas = "".join(
-        f'<path class="band {escape(name)}" d="{scale.draw_area(values[:last])}" />'
-        for name, values in bands.items()
+        f'<path class="band {escape(name)}" d="{scale.draw_area(values[:last])}" />' for name, values in bands.items()
     )
     lines = "".join(
         f'<path class="line s{number}" d="{scale.draw_line(values)}" />'
@@ -91,10 +90,7 @@ class _Scale:
     def list_step_ticks(self) -> list[int]:
         """Round numbers of steps, at most eight."""
         every = next(
-            size
-            for power in range(9)
-            for size in (10**power, 2 * 10**power, 5 * 10**power)
-            if self.last < 8 * size
+            size for power in range(9) for size in (10**power, 2 * 10**power, 5 * 10**power) if self.last < 8 * size
         )
         return list(range(0, self.last + 1, every))
 
@@ -110,9 +106,7 @@ class _Scale:
             return [(10.0**power, f"{10.0**power:.3g}") for power in range(first, last + 1, every)]
         step = 10.0 ** math.floor(math.log10((self._high - self._low) / 4))
         step *= next(factor for factor in (1, 2, 5, 10) if (self._high - self._low) / (step * factor) <= 6)
-        values = [
-            number * step for number in range(math.ceil(self._low / step), math.floor(self._high / step) + 1)
-        ]
+        values = [number * step for number in range(math.ceil(self._low / step), math.floor(self._high / step) + 1)]
         largest = max(map(abs, values), default=0.0)
         places = max(0, -math.floor(math.log10(step)))
         if largest >= 1e5 or places > 6:

@@ -33,9 +33,7 @@ def _none(data: Comparison) -> str:
     found = [wording.format_value_count(row) for row in data.quantities if row.compared]
     if not found:
         return "Nothing was compared."
-    means = (
-        " The means of some stretches differ: see below." if any(map(bad_windows, curves_of(data))) else ""
-    )
+    means = " The means of some stretches differ: see below." if any(map(bad_windows, curves_of(data))) else ""
     return f"None beyond what is allowed in a step. Compared were {wording.join_words(found)}.{means}"
 
 
@@ -63,7 +61,7 @@ def render_quantities_section(result: Result[Any]) -> str:
     holds = [not (wording.is_off(row) or row.kind in beyond) for row in rows]
     table = render_number_table(head, [_quantity(row) for row in rows], holds, "quantities") if rows else ""
     body = table + _draws(data.draws)
-    return f"<section><h2>What was compared</h2>{body}</section>" if body else ""
+    return f"<section><h2>Quantities compared</h2>{body}</section>" if body else ""
 
 
 def _draws(rows: Sequence[Draw]) -> str:
@@ -99,7 +97,7 @@ def render_power_section(result: Result[Any]) -> str:
     """The faults that the comparison was seen to notice, and what its bounds rest on."""
     data = get_comparison(result)
     body = "" if data is None else "".join((*_controls(data.controls), *_yardstick(data)))
-    return f"<section><h2>What this comparison notices</h2>{body}</section>" if body else ""
+    return f"<section><h2>Smallest fault noticed</h2>{body}</section>" if body else ""
 
 
 def _controls(controls: Controls) -> Iterator[str]:

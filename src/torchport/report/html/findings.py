@@ -26,9 +26,7 @@ def render_findings_section(result: Result) -> str:
         f"<h3>To look at ({len(left)})</h3>{_table(left)}" if left else "<p>Nothing is left to look at.</p>",
     ]
     if rest:
-        parts.append(
-            f"<details><summary>Done, or good to know ({len(rest)})</summary>{_table(rest)}</details>"
-        )
+        parts.append(f"<details><summary>Done, or good to know ({len(rest)})</summary>{_table(rest)}</details>")
     return "".join(parts) + "</section>"
 
 

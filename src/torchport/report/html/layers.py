@@ -31,9 +31,7 @@ def render_layers_section(result: Result[Any]) -> str:
         "layers",
     )
     curves = "".join(_curves(row) for row in rows if row.layer in names[:DRAWN])
-    shown = (
-        f"<details><summary>Curves of {format_count(min(DRAWN, len(names)), 'layer')}</summary>{curves}</details>"
-    )
+    shown = f"<details><summary>Curves of {format_count(min(DRAWN, len(names)), 'layer')}</summary>{curves}</details>"
     return f"<section><h2>Layers over the run</h2>{table}{shown}</section>"
 
 

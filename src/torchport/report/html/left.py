@@ -20,11 +20,11 @@ def render_files_section(result: Result[Any]) -> str:
     if not rows:
         return ""
     order = list(reversed(_WORDS))
-    rows.sort(key=lambda row: (wording.describe_file_match(row) != "differs", order.index(wording.describe_file_match(row))))
+    rows.sort(
+        key=lambda row: (wording.describe_file_match(row) != "differs", order.index(wording.describe_file_match(row)))
+    )
     table = render_text_table(
-        ("File", "Kind", "Original", "Port", "", "Difference", "Note"),
-        [_file(row) for row in rows[:ROWS]],
-        "files",
+        ("File", "Kind", "Original", "Port", "", "Difference", "Note"), [_file(row) for row in rows[:ROWS]], "files"
     )
     return f"<section><h2>Files that the runs wrote ({len(rows):,})</h2>{table}{_more(len(rows))}</section>"
 

@@ -10,13 +10,7 @@ from torchport.findings import Result
 from torchport.report.operators import WORDS, worst_first
 from torchport.report.wording import format_count
 
-_CLASSES = {
-    "refused": "error",
-    "unknown": "warning",
-    "fallback": "warning",
-    "composite": "done",
-    "native": "done",
-}
+_CLASSES = {"refused": "error", "unknown": "warning", "fallback": "warning", "composite": "done", "native": "done"}
 
 
 def render_operators_section(result: Result[Any]) -> str:
@@ -26,9 +20,7 @@ def render_operators_section(result: Result[Any]) -> str:
         return ""
     odd = [row for row in worst_first(data["rows"]) if _class(row) != "done"]
     fine = [row for row in data["rows"] if _class(row) == "done"]
-    counts = ", ".join(
-        f"{int(data['counts'][how])} {word}" for how, word in WORDS.items() if data["counts"].get(how)
-    )
+    counts = ", ".join(f"{int(data['counts'][how])} {word}" for how, word in WORDS.items() if data["counts"].get(how))
     precision = (
         f"<p class=hint>Autocast was off on the CPU; on the NPU it uses {escape(str(data['precision']))}.</p>"
         if data["precision"]

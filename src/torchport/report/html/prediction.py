@@ -15,9 +15,17 @@ WIDTH, ROW, TOP, LEFT, BOTTOM = 880, 22, 18, 80, 18
 MOST_TICKS = 8
 MOST_SLICES = 3000
 _COLOURS = {
-    "cube": "#3366aa", "depthwise": "#6699cc", "stream": "#55a868", "norm": "#8172b2", "pool": "#b39cd0",
-    "move": "#c44e52", "gather": "#dd8452", "device_cpu": "#937860", "host_copy": "#8c8c8c", "collective": "#ccb974",
-}  # fmt: skip
+    "cube": "#3366aa",
+    "depthwise": "#6699cc",
+    "stream": "#55a868",
+    "norm": "#8172b2",
+    "pool": "#b39cd0",
+    "move": "#c44e52",
+    "gather": "#dd8452",
+    "device_cpu": "#937860",
+    "host_copy": "#8c8c8c",
+    "collective": "#ccb974",
+}
 
 
 def render_prediction_page(found: Prediction) -> str:
@@ -68,9 +76,7 @@ def draw_timeline(tasks: Sequence[Task]) -> str:
         f"<text x={i * 95 + 14} y=10>{escape(unit)}</text>"
         for i, unit in enumerate(units)
     )
-    names = "".join(
-        f"<text x=0 y={TOP + row * ROW + 14}>stream {stream}</text>" for row, stream in enumerate(streams)
-    )
+    names = "".join(f"<text x=0 y={TOP + row * ROW + 14}>stream {stream}</text>" for row, stream in enumerate(streams))
     bottom = TOP + len(streams) * ROW
     ticks = "".join(
         f"<text x={at / end * WIDTH:.1f} y={bottom + 12} text-anchor=middle>{at / 1e3:g} ms</text>"

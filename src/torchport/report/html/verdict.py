@@ -93,11 +93,7 @@ def _summary(summary: Summary, *, only_some: bool = False) -> Iterator[tuple[str
     for name, word in words.items():
         number = getattr(summary, name)
         if number or not only_some:
-            yield (
-                f"{number:,}",
-                word.replace("changes", "change").removesuffix("s") if number == 1 else word,
-                "",
-            )
+            yield (f"{number:,}", word.replace("changes", "change").removesuffix("s") if number == 1 else word, "")
 
 
 def _power(controls: Controls) -> Iterator[tuple[str, str, str]]:

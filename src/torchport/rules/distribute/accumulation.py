@@ -14,9 +14,19 @@ from torchport.rules.distribute.script import Script
 _SYNC = "require_backward_grad_sync"
 # What a condition may consist of that is asked at the start of the body instead of at its end.
 _PURE = (
-    ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Attribute, ast.Constant, ast.operator, ast.boolop,
-    ast.unaryop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
+    ast.BoolOp,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Compare,
+    ast.Name,
+    ast.Attribute,
+    ast.Constant,
+    ast.operator,
+    ast.boolop,
+    ast.unaryop,
+    ast.cmpop,
+    ast.expr_context,
+)
 # What reads gradients, or steps by something else than the optimizer.
 _READS = ("clip_grad_norm_", "clip_grad_value_", "unscale_", "grad")
 _SCHEDULERS = ("sched", "lr", "warmup", "ema")
@@ -35,16 +45,21 @@ def check_script(script: Script) -> Iterator[Finding]:
         if name and not why:
             line = f"{name}.{_SYNC} = {ast.unparse(guard.test)}"
             yield RULE.make_finding(
-                script, guard.test, "gradients are averaged over the processes where the optimizer steps, not before",
+                script,
+                guard.test,
+                "gradients are averaged over the processes where the optimizer steps, not before",
                 [script.insert_before(loop.body[0], line)],
-            )  # fmt: skip
+            )
         else:
             yield RULE.make_finding(
-                script, guard.test, "gradients are averaged over the processes for each batch, and used for some: "
-                + (why or "the model is not called here"), safety=Safety.REPORT,
+                script,
+                guard.test,
+                "gradients are averaged over the processes for each batch, and used for some: "
+                + (why or "the model is not called here"),
+                safety=Safety.REPORT,
                 hint="The result is right. To save time, put forward and backward of the other batches under "
                 "model.no_sync().",
-            )  # fmt: skip
+            )
 
 
 def _guard(loop: ast.For) -> ast.If | None:
@@ -67,9 +82,11 @@ def _calls(node: ast.AST, method: str) -> list[ast.Attribute]:
     return [
         call.func
         for call in ast.walk(node)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == method
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == method
         and not (method == "step" and any(word in ast.unparse(call.func.value).lower() for word in _SCHEDULERS))
-    ]  # fmt: skip
+    ]
 
 
 def _model(script: Script, loop: ast.For, wrapped: ast.expr) -> str:
@@ -87,8 +104,7 @@ def _why_not(script: Script, loop: ast.For, guard: ast.If) -> str:
     names = {ast.unparse(part) for part in parts if isinstance(part, ast.Name | ast.Attribute)}
     targets = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
     others = [part for statement in loop.body if statement is not guard for part in ast.walk(statement)]
-    given = {ast.unparse(part) for part in others
-             if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)}  # fmt: skip
+    given = {ast.unparse(part) for part in others if isinstance(getattr(part, "ctx", None), ast.Store | ast.Del)}
     around = next(
         (above for above in script.names.iter_ancestors(loop) if isinstance(above, ast.FunctionDef)), script.tree
     )
@@ -108,9 +124,10 @@ def _is_length(script: Script, node: ast.AST) -> bool:
     """`len(loader)`, and the name in front of it."""
     call = node if isinstance(node, ast.Call) else script.get_parent(node)
     return (
-        isinstance(call, ast.Call) and script.resolve_name(call.func) == "builtins.len"
+        isinstance(call, ast.Call)
+        and script.resolve_name(call.func) == "builtins.len"
         and (node is call or node is call.func)
-    )  # fmt: skip
+    )
 
 
 _NET = "net = Net().cuda()\n"
@@ -128,12 +145,16 @@ RULE = Rule(
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
     check=on_script(check_script),
     rewrites=(
-        (f"model = Net().cuda()\n{_LOOP}    if {_ONE}:\n{_STEP}".replace("net", "model"),
-         f"model = Net().cuda()\n{_SET.format(_ONE)}    if {_ONE}:\n{_STEP}".replace("net", "model")),
-        (f"def train(net, data, n):\n    {_LOOP.replace(chr(10), chr(10) + '    ')}    if {_TWO}:\n"
-         f"            optimizer.step()\nmodel = Net().cuda()\ntrain(model, data, 4)\n",
-         f"def train(net, data, n):\n    {_SET.format(_TWO).replace(chr(10), chr(10) + '    ')}    if {_TWO}:\n"
-         f"            optimizer.step()\nmodel = Net().cuda()\ntrain(model, data, 4)\n"),
+        (
+            f"model = Net().cuda()\n{_LOOP}    if {_ONE}:\n{_STEP}".replace("net", "model"),
+            f"model = Net().cuda()\n{_SET.format(_ONE)}    if {_ONE}:\n{_STEP}".replace("net", "model"),
+        ),
+        (
+            f"def train(net, data, n):\n    {_LOOP.replace(chr(10), chr(10) + '    ')}    if {_TWO}:\n"
+            f"            optimizer.step()\nmodel = Net().cuda()\ntrain(model, data, 4)\n",
+            f"def train(net, data, n):\n    {_SET.format(_TWO).replace(chr(10), chr(10) + '    ')}    if {_TWO}:\n"
+            f"            optimizer.step()\nmodel = Net().cuda()\ntrain(model, data, 4)\n",
+        ),
     ),
     reports=(
         f"{_NET}{_LOOP}    if {_ONE}:\n{_STEP}optimizer.step()\n".replace("net", "model"),
@@ -147,4 +168,4 @@ RULE = Rule(
         # the model is not the one that is wrapped
         f"{_NET}{_LOOP}    optimizer.step()\n".replace("net", "model"),
     ),
-)  # fmt: skip
+)

@@ -38,17 +38,22 @@ def check_script(script: Script) -> Iterator[Finding]:
             start, end = script.text.span(call.args[0])[1], script.text.span(call.args[1])[1]
             yield RULE.make_finding(script, call, _OWN, [Edit(start, end, b"")])
         elif (
-            isinstance(method := call.func, ast.Attribute) and method.attr in methods and name is None
+            isinstance(method := call.func, ast.Attribute)
+            and method.attr in methods
+            and name is None
             and methods[method.attr].resolve_owner(method.value) is Owner.TORCH
-        ):  # fmt: skip
+        ):
             yield from _moved(script, call, method.attr)
     for assign in script.iter_nodes(ast.Assign):
         if any("CUDA_VISIBLE_DEVICES" in script.get_source(target) for target in assign.targets):
             yield RULE.make_finding(
-                script, assign, "the script hides all devices but some: every process would see those only",
-                [Edit(*script.text.span(assign), b"pass")], safety=Safety.REVIEW,
+                script,
+                assign,
+                "the script hides all devices but some: every process would see those only",
+                [Edit(*script.text.span(assign), b"pass")],
+                safety=Safety.REVIEW,
                 hint="Choose the devices where the processes are started.",
-            )  # fmt: skip
+            )
 
 
 def _moved(script: Script, call: ast.Call, method: str) -> Iterator[Finding]:
@@ -62,9 +67,13 @@ def _moved(script: Script, call: ast.Call, method: str) -> Iterator[Finding]:
     if method == "cuda":
         if load_role("device").names.match(last):
             yield RULE.make_finding(
-                script, call, "this has to be the process's own device", safety=Safety.REPORT,
-                severity=Severity.INFO, hint="It is, where the device has no index.",
-            )  # fmt: skip
+                script,
+                call,
+                "this has to be the process's own device",
+                safety=Safety.REPORT,
+                severity=Severity.INFO,
+                hint="It is, where the device has no index.",
+            )
         else:
             yield RULE.make_finding(script, call, _OWN, [_removed(script, call, named)], safety=safety)
     elif _NUMBER.fullmatch(last) or _is_number(argument):
@@ -101,15 +110,16 @@ def _strings(script: Script) -> Iterator[Finding]:
         proof = roles.find_proof(constant)
         if proof is Proof.NONE or found[1] != "0":
             yield RULE.make_finding(
-                script, constant, f"{text!r} is one device, whichever process asks for it",
+                script,
+                constant,
+                f"{text!r} is one device, whichever process asks for it",
                 hint="Leave the index away where the process's own device is meant.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
         else:
             safety = Safety.SAFE if proof is Proof.PROVEN else Safety.REVIEW
-            yield RULE.make_finding(
-                script, constant, _OWN, [script.string_edit(constant, text, "cuda")], safety=safety
-            )
+            yield RULE.make_finding(script, constant, _OWN, [script.string_edit(constant, text, "cuda")], safety=safety)
     for node in _made(script):
         inside = any(isinstance(above, ast.JoinedStr) for above in script.names.iter_ancestors(node))
         if not inside and roles.find_proof(node) is not Proof.NONE:
@@ -145,20 +155,22 @@ RULE = Rule(
     rewrites=(
         ("import torch\nd = torch.device('cuda:0')\n", "import torch\nd = torch.device('cuda')\n"),
         ("import torch\ntorch.cuda.set_device(args.gpu)\n", f"import torch\ntorch.cuda.set_device({LOCAL_RANK})\n"),
-        ("import torch\nd = torch.device('cuda', 0)\nx.cuda(0)\n",
-         "import torch\nd = torch.device('cuda')\nx.cuda()\n"),
-        ("x.cuda(args.gpu, non_blocking=True)\nx.cuda(0,)\ny.cuda(device=1, non_blocking=True)\n",
-         "x.cuda(non_blocking=True)\nx.cuda()\ny.cuda(non_blocking=True)\n"),
-        ("x.to(0)\nx.to(args.gpu_id, non_blocking=True)\n",
-         'x.to("cuda")\nx.to("cuda", non_blocking=True)\n'),
-        ("import torch\nd = torch.device(f'cuda:{args.gpu}')\nx.to('cuda:%d' % n)\nx.to('cuda:{}'.format(n))\n",
-         'import torch\nd = torch.device("cuda")\nx.to("cuda")\nx.to("cuda")\n'),
+        (
+            "import torch\nd = torch.device('cuda', 0)\nx.cuda(0)\n",
+            "import torch\nd = torch.device('cuda')\nx.cuda()\n",
+        ),
+        (
+            "x.cuda(args.gpu, non_blocking=True)\nx.cuda(0,)\ny.cuda(device=1, non_blocking=True)\n",
+            "x.cuda(non_blocking=True)\nx.cuda()\ny.cuda(non_blocking=True)\n",
+        ),
+        ("x.to(0)\nx.to(args.gpu_id, non_blocking=True)\n", 'x.to("cuda")\nx.to("cuda", non_blocking=True)\n'),
+        (
+            "import torch\nd = torch.device(f'cuda:{args.gpu}')\nx.to('cuda:%d' % n)\nx.to('cuda:{}'.format(n))\n",
+            'import torch\nd = torch.device("cuda")\nx.to("cuda")\nx.to("cuda")\n',
+        ),
         ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "import os\npass\n"),
     ),
-    reports=(
-        "import torch\nd = torch.device('cuda:1')\n",
-        "print('cuda:0')\n",
-    ),
+    reports=("import torch\nd = torch.device('cuda:1')\n", "print('cuda:0')\n"),
     ignores=(
         "import torch\nd = torch.device('cuda')\nx.cuda()\n",
         "import torch\nd = torch.device('cpu')\n",
@@ -166,4 +178,4 @@ RULE = Rule(
         "class Q:\n    def to(self, unit):\n        pass\nQ().to(1)\nx.to(dtype)\n",
         "print(f'cuda:{n}')\nprint('cuda:%d' % n)\n",
     ),
-)  # fmt: skip
+)

@@ -33,10 +33,13 @@ def _set_epoch(script: Script, epochs: EpochLoop) -> Finding:
     head.end_lineno, head.end_col_offset = epochs.node.iter.end_lineno, epochs.node.iter.end_col_offset
     if number is None or epochs.loader is None:
         return RULE.make_finding(
-            script, head, "this loop trains in epochs, but its sampler has no number or no name here",
+            script,
+            head,
+            "this loop trains in epochs, but its sampler has no number or no name here",
             hint="Call set_epoch(epoch) of the training loader's sampler at the start of every epoch.",
-            safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
     edit = script.insert_before(epochs.node.body[0], f"{epochs.loader}.sampler.set_epoch({number})")
     return RULE.make_finding(script, head, "the sampler is told the epoch, so that each has another order", [edit])
 
@@ -60,20 +63,24 @@ RULE = Rule(
     reference="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
     check=on_script(check_script),
     rewrites=(
-        (f"{_LOADER}for epoch in range(3):\n    for x in loader:\n{_BODY}",
-         f"{_LOADER}for epoch in range(3):\n    loader.sampler.set_epoch(epoch)\n    for x in loader:\n{_BODY}"),
-        (f"{_LOADER}def train(batches):\n    for x in batches:\n{_BODY}for e in range(3):\n    train(loader)\n",
-         f"{_LOADER}def train(batches):\n    for x in batches:\n{_BODY}for e in range(3):\n"
-         "    loader.sampler.set_epoch(e)\n    train(loader)\n"),
-        (f"{_TABLE}for e in range(3):\n{_PHASES}", f"{_TABLE}for e in range(3):\n"
-         f"    loaders[\"train\"].sampler.set_epoch(e)\n{_PHASES}"),
+        (
+            f"{_LOADER}for epoch in range(3):\n    for x in loader:\n{_BODY}",
+            f"{_LOADER}for epoch in range(3):\n    loader.sampler.set_epoch(epoch)\n    for x in loader:\n{_BODY}",
+        ),
+        (
+            f"{_LOADER}def train(batches):\n    for x in batches:\n{_BODY}for e in range(3):\n    train(loader)\n",
+            f"{_LOADER}def train(batches):\n    for x in batches:\n{_BODY}for e in range(3):\n"
+            "    loader.sampler.set_epoch(e)\n    train(loader)\n",
+        ),
+        (
+            f"{_TABLE}for e in range(3):\n{_PHASES}",
+            f'{_TABLE}for e in range(3):\n    loaders["train"].sampler.set_epoch(e)\n{_PHASES}',
+        ),
     ),
-    reports=(
-        f"{_LOADER}for epoch, lr in plan:\n    for x in loader:\n{_BODY}",
-    ),
+    reports=(f"{_LOADER}for epoch, lr in plan:\n    for x in loader:\n{_BODY}",),
     ignores=(
         f"{_LOADER}for x in loader:\n    loss(x).backward()\n    optimizer.step()\n",
         f"{_LOADER}for epoch in range(3):\n    for x in loader:\n        model(x)\n",
         _TABLE.replace("'val': DataLoader(b)", "**more") + _PHASES.replace("    for", "for", 1),
     ),
-)  # fmt: skip
+)

@@ -41,18 +41,24 @@ def check_script(script: Script) -> Iterator[Finding]:
         elif not loops or any(loop.trains for loop in loops):
             why = "one loop trains on it and on others" if loops else "no loop of this file runs over it"
             yield RULE.make_finding(
-                script, loader, f"whether this is the training loader is not proven: {why}",
+                script,
+                loader,
+                f"whether this is the training loader is not proven: {why}",
                 hint=f"If it is, give it sampler={_SAMPLER}(dataset) in place of shuffle=True, and call "
                 "loader.sampler.set_epoch(epoch) in every epoch.",
-                safety=Safety.REPORT, severity=Severity.WARNING,
-            )  # fmt: skip
+                safety=Safety.REPORT,
+                severity=Severity.WARNING,
+            )
     yield from _splits(script)
     if not script.loaders:
         yield RULE.make_finding(
-            script, script.tree.body[0], "this file makes no torch DataLoader: how the data is shared out is open",
+            script,
+            script.tree.body[0],
+            "this file makes no torch DataLoader: how the data is shared out is open",
             hint="Let each process read its own part: index by torch.distributed.get_rank() and get_world_size().",
-            safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
 
 
 def _splits(script: Script) -> Iterator[Finding]:
@@ -65,9 +71,13 @@ def _splits(script: Script) -> Iterator[Finding]:
         if drawn and not any(keyword.arg in ("generator", None) for keyword in call.keywords):
             edit = script.append_argument(call, "generator=torch.Generator().manual_seed(0)")
             yield RULE.make_finding(
-                script, call, "all processes split the data in the same way", [edit], safety=Safety.REVIEW,
+                script,
+                call,
+                "all processes split the data in the same way",
+                [edit],
+                safety=Safety.REVIEW,
                 hint="Nothing of this file seeds torch; where another does, this is not needed.",
-            )  # fmt: skip
+            )
 
 
 def sampled_loaders(script: Script) -> list[ast.Call]:
@@ -80,27 +90,39 @@ def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Fi
     edits, why = _edits(script, loader)
     if why:
         yield RULE.make_finding(
-            script, loader, f"the training loader cannot be given a sampler here: {why}",
+            script,
+            loader,
+            f"the training loader cannot be given a sampler here: {why}",
             hint=f"Give it sampler={_SAMPLER}(dataset) in place of its own order.",
-            safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
         return
     chosen = bool(_other_calls(script, loader))
     review = shared or chosen or any(one.arg is None for one in loader.keywords)
     yield RULE.make_finding(
-        script, loader, "the training loader gives each process its own part of the data", edits,
-        hint="This call makes other loaders, too: those that do not shuffle stay whole." if chosen
-        else "A loop that does not train reads this loader, too, and sees a part only." if shared
-        else "Check that the options hold no sampler." if review else "",
+        script,
+        loader,
+        "the training loader gives each process its own part of the data",
+        edits,
+        hint="This call makes other loaders, too: those that do not shuffle stay whole."
+        if chosen
+        else "A loop that does not train reads this loader, too, and sees a part only."
+        if shared
+        else "Check that the options hold no sampler."
+        if review
+        else "",
         safety=Safety.REVIEW if review else Safety.SAFE,
-    )  # fmt: skip
+    )
     size = f"batch_size={script.get_source(given['batch_size'])}" if "batch_size" in given else "the batch size"
     yield RULE.make_finding(
-        script, loader, f"{size} is now that of one process: N processes step on N times as many samples",
+        script,
+        loader,
+        f"{size} is now that of one process: N processes step on N times as many samples",
         hint="Divide it by N to train as before, or raise the learning rate with it (often in proportion, with a "
         "warm-up).",
         safety=Safety.REPORT,
-    )  # fmt: skip
+    )
 
 
 def _given(loader: ast.Call) -> dict[str, ast.expr]:
@@ -129,9 +151,7 @@ def _edits(script: Script, loader: ast.Call) -> tuple[list[Edit | None], str]:
     edits: list[Edit | None] = []
     text = script.get_source(dataset)
     if not isinstance(dataset, ast.Name | ast.Attribute):
-        if dataset is not loader.args[0] or any(
-            isinstance(part, ast.Yield | ast.Await) for part in ast.walk(dataset)
-        ):
+        if dataset is not loader.args[0] or any(isinstance(part, ast.Yield | ast.Await) for part in ast.walk(dataset)):
             return [], "its data set has no name"
         start, _ = script.text.span(dataset)
         edits.append(Edit(start, start, b"train_data := "))
@@ -165,14 +185,13 @@ def _other_calls(script: Script, loader: ast.Call) -> list[ast.Call]:
     return [call for call in calls if call not in trained]
 
 
-def _shuffles_to_train(
-    script: Script, loader: ast.Call, shuffle: ast.expr | None, others: list[ast.Call]
-) -> bool:
+def _shuffles_to_train(script: Script, loader: ast.Call, shuffle: ast.expr | None, others: list[ast.Call]) -> bool:
     """Whether `shuffle` is true for each loader that is trained on, and false for the `others`."""
     function, calls = script.find_maker_calls(loader)
     assert function is not None
     return len(others) < len(calls) and all(
-        script.evaluate_expression(shuffle, script.bind_constants(call, function, {})) is (call not in others) for call in calls
+        script.evaluate_expression(shuffle, script.bind_constants(call, function, {})) is (call not in others)
+        for call in calls
     )
 
 
@@ -251,43 +270,70 @@ RULE = Rule(
     reference="https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler",
     check=on_script(check_script),
     rewrites=(
-        (f"{_IMPORT}loader = DataLoader(data, 8, shuffle=True)\n{_LOOP}",
-         f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}"),
-        (f"{_IMPORT}loader = DataLoader(data, batch_size=8,\n    num_workers=2,\n)\n{_LOOP}",
-         f"{_IMPORT}loader = DataLoader(data, batch_size=8,\n    num_workers=2, "
-         f"sampler={_SAMPLER}(data, shuffle=False),\n)\n{_LOOP}"),
-        (f"{_IMPORT}loader = DataLoader(MNIST('x'), shuffle=True)\n{_LOOP}",
-         f"{_IMPORT}loader = DataLoader(train_data := MNIST('x'), sampler={_SAMPLER}(train_data))\n{_LOOP}"),
-        ("from torch.utils.data import random_split\na, b = random_split(data, [8, 2])\n",
-         "from torch.utils.data import random_split\n"
-         "a, b = random_split(data, [8, 2], generator=torch.Generator().manual_seed(0))\n"),
-        (f"{_IMPORT}loader = DataLoader(data, 8, True)\n{_LOOP}",
-         f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}"),
-        (f"{_IMPORT}loader = DataLoader(data, **options)\n{_LOOP}",
-         f'{_IMPORT}loader = DataLoader(data, **{{**options, "shuffle": False, "sampler": {_SAMPLER}(data, '
-         f'shuffle=options.get("shuffle", False))}})\n{_LOOP}'),
-        (f"{_IMPORT}def make():\n    a = DataLoader(d, shuffle=True)\n    b = DataLoader(e)\n    return a, b\n"
-         "def train(loader):\n    for i, x in enumerate(loader):\n        step(x)\n"
-         "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
-         "def test(loader):\n    for x in loader:\n        model(x)\n"
-         "first, second = make()\ntrain(first)\ntest(second)\n",
-         f"{_IMPORT}def make():\n    a = DataLoader(d, sampler={_SAMPLER}(d))\n    b = DataLoader(e)\n    return a, b\n"
-         "def train(loader):\n    for i, x in enumerate(loader):\n        step(x)\n"
-         "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
-         "def test(loader):\n    for x in loader:\n        model(x)\n"
-         "first, second = make()\ntrain(first)\ntest(second)\n"),
-        (f"{_IMPORT}def make(data, train):\n    return DataLoader(data, shuffle=train)\n"
-         f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n",
-         f"{_IMPORT}def make(data, train):\n    return DataLoader(data, sampler={_SAMPLER}(data) if train else None)\n"
-         f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n"),
-        (f"{_IMPORT}{_MOVED}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, True)\nrun(b, False)\n",
-         f"{_IMPORT}{_MOVED}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, True)\nrun(b, False)\n"),
-        (f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b)\n",
-         f"{_IMPORT}{_RUN}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, make())\nrun(b)\n"),
-        (f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n{_PHASES}",
-         f"{_IMPORT}loaders = {{'train': DataLoader(d, sampler={_SAMPLER}(d)), 'val': DataLoader(e)}}\n{_PHASES}"),
-        (f"{_IMPORT}{_CLASS}        return DataLoader(d, shuffle=True), DataLoader(e)\n",
-         f"{_IMPORT}{_CLASS}        return DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n"),
+        (
+            f"{_IMPORT}loader = DataLoader(data, 8, shuffle=True)\n{_LOOP}",
+            f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}",
+        ),
+        (
+            f"{_IMPORT}loader = DataLoader(data, batch_size=8,\n    num_workers=2,\n)\n{_LOOP}",
+            f"{_IMPORT}loader = DataLoader(data, batch_size=8,\n    num_workers=2, "
+            f"sampler={_SAMPLER}(data, shuffle=False),\n)\n{_LOOP}",
+        ),
+        (
+            f"{_IMPORT}loader = DataLoader(MNIST('x'), shuffle=True)\n{_LOOP}",
+            f"{_IMPORT}loader = DataLoader(train_data := MNIST('x'), sampler={_SAMPLER}(train_data))\n{_LOOP}",
+        ),
+        (
+            "from torch.utils.data import random_split\na, b = random_split(data, [8, 2])\n",
+            "from torch.utils.data import random_split\n"
+            "a, b = random_split(data, [8, 2], generator=torch.Generator().manual_seed(0))\n",
+        ),
+        (
+            f"{_IMPORT}loader = DataLoader(data, 8, True)\n{_LOOP}",
+            f"{_IMPORT}loader = DataLoader(data, 8, sampler={_SAMPLER}(data))\n{_LOOP}",
+        ),
+        (
+            f"{_IMPORT}loader = DataLoader(data, **options)\n{_LOOP}",
+            f'{_IMPORT}loader = DataLoader(data, **{{**options, "shuffle": False, "sampler": {_SAMPLER}(data, '
+            f'shuffle=options.get("shuffle", False))}})\n{_LOOP}',
+        ),
+        (
+            f"{_IMPORT}def make():\n    a = DataLoader(d, shuffle=True)\n    b = DataLoader(e)\n    return a, b\n"
+            "def train(loader):\n    for i, x in enumerate(loader):\n        step(x)\n"
+            "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
+            "def test(loader):\n    for x in loader:\n        model(x)\n"
+            "first, second = make()\ntrain(first)\ntest(second)\n",
+            f"{_IMPORT}def make():\n    a = DataLoader(d, sampler={_SAMPLER}(d))\n"
+            "    b = DataLoader(e)\n    return a, b\n"
+            "def train(loader):\n    for i, x in enumerate(loader):\n        step(x)\n"
+            "def step(x):\n    loss(x).backward()\n    optimizer.step()\n"
+            "def test(loader):\n    for x in loader:\n        model(x)\n"
+            "first, second = make()\ntrain(first)\ntest(second)\n",
+        ),
+        (
+            f"{_IMPORT}def make(data, train):\n    return DataLoader(data, shuffle=train)\n"
+            f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n",
+            f"{_IMPORT}def make(data, train):\n"
+            f"    return DataLoader(data, sampler={_SAMPLER}(data) if train else None)\n"
+            f"loader = make(a, True)\n{_LOOP}for x in make(b, False):\n    model(x)\n",
+        ),
+        (
+            f"{_IMPORT}{_MOVED}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, True)\nrun(b, False)\n",
+            f"{_IMPORT}{_MOVED}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n"
+            "run(a, True)\nrun(b, False)\n",
+        ),
+        (
+            f"{_IMPORT}{_RUN}a, b = DataLoader(d, shuffle=True), DataLoader(e)\nrun(a, make())\nrun(b)\n",
+            f"{_IMPORT}{_RUN}a, b = DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\nrun(a, make())\nrun(b)\n",
+        ),
+        (
+            f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n{_PHASES}",
+            f"{_IMPORT}loaders = {{'train': DataLoader(d, sampler={_SAMPLER}(d)), 'val': DataLoader(e)}}\n{_PHASES}",
+        ),
+        (
+            f"{_IMPORT}{_CLASS}        return DataLoader(d, shuffle=True), DataLoader(e)\n",
+            f"{_IMPORT}{_CLASS}        return DataLoader(d, sampler={_SAMPLER}(d)), DataLoader(e)\n",
+        ),
     ),
     reports=(
         f"{_IMPORT}loaders = {{'train': DataLoader(d, shuffle=True), 'val': DataLoader(e)}}\n"
@@ -316,4 +362,4 @@ RULE = Rule(
         f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    model(x)\n",
         f"{_IMPORT}loader = DataLoader(data, shuffle=True)\nfor x in loader:\n    loss(x).backward()\n",
     ),
-)  # fmt: skip
+)

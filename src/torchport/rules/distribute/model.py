@@ -16,19 +16,51 @@ _DEVICE = "device_ids=[torch.cuda.current_device()]"
 # Methods of torch.nn.Module that mean the same on the wrapper; every other name is the model's own.
 _SAME = frozenset(
     {
-        "train", "eval", "training", "parameters", "buffers", "zero_grad", "requires_grad_", "modules",
-        "apply", "forward", "no_sync", "module", "to", "cuda", "cpu", "half", "float", "double", "bfloat16",
-        "type", "register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook",
-        "share_memory", "compile", "__call__", "__class__", "__name__", "__dict__",
+        "train",
+        "eval",
+        "training",
+        "parameters",
+        "buffers",
+        "zero_grad",
+        "requires_grad_",
+        "modules",
+        "apply",
+        "forward",
+        "no_sync",
+        "module",
+        "to",
+        "cuda",
+        "cpu",
+        "half",
+        "float",
+        "double",
+        "bfloat16",
+        "type",
+        "register_forward_hook",
+        "register_forward_pre_hook",
+        "register_full_backward_hook",
+        "share_memory",
+        "compile",
+        "__call__",
+        "__class__",
+        "__name__",
+        "__dict__",
     }
-)  # fmt: skip
+)
 # What keeps or copies the whole of a module: in a file or a copy the wrapper has no processes.
 _WHOLE = frozenset(
     {
-        "torch.save", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "copy.deepcopy", "torch.jit.script",
-        "torch.jit.trace", "torch.onnx.export", "torch.export.export",
+        "torch.save",
+        "pickle.dump",
+        "pickle.dumps",
+        "cloudpickle.dump",
+        "copy.deepcopy",
+        "torch.jit.script",
+        "torch.jit.trace",
+        "torch.onnx.export",
+        "torch.export.export",
     }
-)  # fmt: skip
+)
 
 
 def check_script(script: Script) -> Iterator[Finding]:
@@ -45,23 +77,30 @@ def check_script(script: Script) -> Iterator[Finding]:
     name, last = (script.model, None) if len(scopes) != 1 else _last(script, moves, script.model)
     if last is None:
         said = (
-            "several functions move it to the device" if len(scopes) > 1
-            else "the function that moves it does not make it" if moves
+            "several functions move it to the device"
+            if len(scopes) > 1
+            else "the function that moves it does not make it"
+            if moves
             else "no statement moves it to the device"
-        )  # fmt: skip
+        )
         yield RULE.make_finding(
-            script, (moves or script.tree.body)[0], f"the model {script.model!r} is not wrapped: {said}",
+            script,
+            (moves or script.tree.body)[0],
+            f"the model {script.model!r} is not wrapped: {said}",
             hint=f"Name its variable with --model, or wrap it by hand after it reached its device: "
             f"model = {_DDP}(model, {_DEVICE.replace('cuda', 'npu')})",
-            safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
         return
     yield RULE.make_finding(
-        script, moves[-1], f"{name} is wrapped, so that its gradients are averaged over the processes",
+        script,
+        moves[-1],
+        f"{name} is wrapped, so that its gradients are averaged over the processes",
         [_wrapped(script, name, last)],
         hint="If parts of the model get no gradient in some steps, add find_unused_parameters=True; batch "
         "normalisation sees the samples of one process only unless torch.nn.SyncBatchNorm replaces it.",
-    )  # fmt: skip
+    )
     yield from _inner(script, name, last)
 
 
@@ -91,9 +130,13 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
     whole = script.get_parent(moved) if moved is not None else call
     if inner is None or not isinstance(whole, ast.Call) or isinstance(inner, ast.Starred):
         return RULE.make_finding(
-            script, call, "DataParallel cannot be replaced here", safety=Safety.REPORT, severity=Severity.ERROR,
+            script,
+            call,
+            "DataParallel cannot be replaced here",
+            safety=Safety.REPORT,
+            severity=Severity.ERROR,
             hint=f"Write {_DDP}(model, device_ids=[device]) once the model is on its device.",
-        )  # fmt: skip
+        )
     text = script.get_source(inner)
     if whole is not call:
         text += script.text.decode_range(script.text.span(call)[1], script.text.span(whole)[1])
@@ -102,9 +145,10 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
     later = [
         statement
         for statement in _statements(script)
-        if whole is call and statement.lineno > call.lineno
+        if whole is call
+        and statement.lineno > call.lineno
         and any(_moves(script, statement, one) for one in (name, ast.unparse(inner)))
-    ]  # fmt: skip
+    ]
     edits: list[Edit | None] = [
         Edit(*script.text.span(whole), f"{_DDP}({text}, {_DEVICE})".encode(script.text.encoding))
     ]
@@ -113,19 +157,27 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
         wrapped, last = _last(script, later, name) if same and name else (name, None)
         if last is None or wrapped != name:
             return RULE.make_finding(
-                script, call, "DataParallel becomes DistributedDataParallel, one process per device",
-                safety=Safety.REPORT, severity=Severity.ERROR,
+                script,
+                call,
+                "DataParallel becomes DistributedDataParallel, one process per device",
+                safety=Safety.REPORT,
+                severity=Severity.ERROR,
                 hint="The model has to be on its device first: wrap it after the line that moves it.",
-            )  # fmt: skip
+            )
         first = Edit(*script.text.span(call), text.encode(script.text.encoding))
         if around is not None and text == name:
             first = Edit(*script.text.span(around), b"pass")
         edits = [first, _wrapped(script, name, last)]
     return RULE.make_finding(
-        script, call, "DataParallel becomes DistributedDataParallel, one process per device", edits,
-        safety=Safety.REVIEW, hint="Check that the batch size is meant per process."
-        if later else "Check that the model is on its device here, and that the batch size is meant per process.",
-    )  # fmt: skip
+        script,
+        call,
+        "DataParallel becomes DistributedDataParallel, one process per device",
+        edits,
+        safety=Safety.REVIEW,
+        hint="Check that the batch size is meant per process."
+        if later
+        else "Check that the model is on its device here, and that the batch size is meant per process.",
+    )
 
 
 def _statements(script: Script) -> list[ast.stmt]:
@@ -180,8 +232,11 @@ def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
     if model is None:
         return
     here = script.names.scope_of(model)
-    asked = [(node.value, node, f"{node.attr} is asked of the model inside the wrapper")
-             for node in script.iter_nodes(ast.Attribute) if node.attr not in _SAME]  # fmt: skip
+    asked = [
+        (node.value, node, f"{node.attr} is asked of the model inside the wrapper")
+        for node in script.iter_nodes(ast.Attribute)
+        if node.attr not in _SAME
+    ]
     for value, node, message in (*asked, *_kept_whole(script)):
         if not script.flow.is_same_value(value, model) or not _is_name(value):
             continue
@@ -191,10 +246,13 @@ def _inner(script: Script, name: str, last: ast.stmt) -> Iterator[Finding]:
             continue
         edit = Edit(start, start, b".module")
         yield RULE.make_finding(
-            script, node, message, [edit],
+            script,
+            node,
+            message,
+            [edit],
             hint="" if same_scope else "This function has to be called with the wrapped model only.",
             safety=Safety.SAFE if same_scope else Safety.REVIEW,
-        )  # fmt: skip
+        )
 
 
 def _kept_whole(script: Script) -> Iterator[tuple[ast.expr, ast.expr, str]]:
@@ -215,9 +273,7 @@ def _kept_whole(script: Script) -> Iterator[tuple[ast.expr, ast.expr, str]]:
 
 
 def _is_name(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) or (
-        isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    )
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
 
 
 _WRAP = f"model = {_DDP}(model, {_DEVICE})\n"
@@ -231,24 +287,38 @@ RULE = Rule(
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html",
     check=on_script(check_script),
     rewrites=(
-        ("model = Net().cuda()\noptimizer = SGD(model.parameters())\nsave(model.state_dict())\n",
-         f"model = Net().cuda()\n{_WRAP}optimizer = SGD(model.parameters())\nsave(model.module.state_dict())\n"),
-        ("model = Net()\nif gpu:\n    model = model.to(device)\nmodel.train()\nmodel.fc.bias\n",
-         f"model = Net()\nif gpu:\n    model = model.to(device)\n{_WRAP}model.train()\nmodel.module.fc.bias\n"),
-        ("import torch\nmodel = torch.nn.DataParallel(Net()).cuda()\n",
-         f"import torch\nmodel = {_DDP}(Net().cuda(), {_DEVICE})\n"),
-        ("def save(m):\n    store(m.state_dict())\nmodel = Net()\nmodel.cuda()\nsave(model)\n",
-         f"def save(m):\n    store(m.module.state_dict())\nmodel = Net()\nmodel.cuda()\n{_WRAP}save(model)\n"),
-        ("import torch\nnet = Net()\nif many:\n    net = torch.nn.DataParallel(net)\nnet.to(device)\n",
-         f"import torch\nnet = Net()\nif many:\n    pass\nnet.to(device)\nnet = {_DDP}(net, {_DEVICE})\n"),
-        ("import copy, torch\nmodel = Net().cuda()\nema = copy.deepcopy(model)\nema.state_dict()\n"
-         "torch.save({'m': model, 'n': [1]}, p)\n",
-         f"import copy, torch\nmodel = Net().cuda()\n{_WRAP}ema = copy.deepcopy(model.module)\nema.state_dict()\n"
-         "torch.save({'m': model.module, 'n': [1]}, p)\n"),
-        ("class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
-         "        self.net.load_state_dict(x)\n",
-         "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
-         f"        self.net = {_DDP}(self.net, {_DEVICE})\n        self.net.module.load_state_dict(x)\n"),
+        (
+            "model = Net().cuda()\noptimizer = SGD(model.parameters())\nsave(model.state_dict())\n",
+            f"model = Net().cuda()\n{_WRAP}optimizer = SGD(model.parameters())\nsave(model.module.state_dict())\n",
+        ),
+        (
+            "model = Net()\nif gpu:\n    model = model.to(device)\nmodel.train()\nmodel.fc.bias\n",
+            f"model = Net()\nif gpu:\n    model = model.to(device)\n{_WRAP}model.train()\nmodel.module.fc.bias\n",
+        ),
+        (
+            "import torch\nmodel = torch.nn.DataParallel(Net()).cuda()\n",
+            f"import torch\nmodel = {_DDP}(Net().cuda(), {_DEVICE})\n",
+        ),
+        (
+            "def save(m):\n    store(m.state_dict())\nmodel = Net()\nmodel.cuda()\nsave(model)\n",
+            f"def save(m):\n    store(m.module.state_dict())\nmodel = Net()\nmodel.cuda()\n{_WRAP}save(model)\n",
+        ),
+        (
+            "import torch\nnet = Net()\nif many:\n    net = torch.nn.DataParallel(net)\nnet.to(device)\n",
+            f"import torch\nnet = Net()\nif many:\n    pass\nnet.to(device)\nnet = {_DDP}(net, {_DEVICE})\n",
+        ),
+        (
+            "import copy, torch\nmodel = Net().cuda()\nema = copy.deepcopy(model)\nema.state_dict()\n"
+            "torch.save({'m': model, 'n': [1]}, p)\n",
+            f"import copy, torch\nmodel = Net().cuda()\n{_WRAP}ema = copy.deepcopy(model.module)\nema.state_dict()\n"
+            "torch.save({'m': model.module, 'n': [1]}, p)\n",
+        ),
+        (
+            "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
+            "        self.net.load_state_dict(x)\n",
+            "class T:\n    def __init__(self, model):\n        self.net = model.cuda()\n"
+            f"        self.net = {_DDP}(self.net, {_DEVICE})\n        self.net.module.load_state_dict(x)\n",
+        ),
     ),
     reports=(
         "net = Net().cuda()\n",
@@ -260,4 +330,4 @@ RULE = Rule(
         "def f(model):\n    a = model.cuda()\n    b = model.to(device)\n",
     ),
     ignores=(),
-)  # fmt: skip
+)

@@ -13,12 +13,7 @@ from torchport.rules.distribute.start import IS_MAIN
 
 _OUTPUT = ("builtins.print", "torch.save")
 _BARS = ("tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.std.tqdm")
-_WRITERS = (
-    "torch.utils.tensorboard.SummaryWriter",
-    "tensorboardX.SummaryWriter",
-    "wandb.init",
-    "mlflow.start_run",
-)
+_WRITERS = ("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter", "wandb.init", "mlflow.start_run")
 
 
 def check_script(script: Script) -> Iterator[Finding]:
@@ -31,9 +26,12 @@ def check_script(script: Script) -> Iterator[Finding]:
             run = _run(script, statement)
             seen.update(run)
             yield RULE.make_finding(
-                script, statement, "only the first process prints and saves", _guard(script, run),
+                script,
+                statement,
+                "only the first process prints and saves",
+                _guard(script, run),
                 hint="What is printed is what this process saw: its part of the training data.",
-            )  # fmt: skip
+            )
     for call in script.iter_nodes(ast.Call):
         name = script.resolve_name(call.func)
         if name in _BARS and not any(keyword.arg in ("disable", None) for keyword in call.keywords):
@@ -41,9 +39,13 @@ def check_script(script: Script) -> Iterator[Finding]:
             yield RULE.make_finding(script, call, "only the first process shows a progress bar", [edit])
         elif name in _WRITERS:
             yield RULE.make_finding(
-                script, call, f"every process would write with {name}", safety=Safety.REPORT,
-                hint=f"Make and use it where {IS_MAIN} is true only.", severity=Severity.WARNING,
-            )  # fmt: skip
+                script,
+                call,
+                f"every process would write with {name}",
+                safety=Safety.REPORT,
+                hint=f"Make and use it where {IS_MAIN} is true only.",
+                severity=Severity.WARNING,
+            )
 
 
 def _is_output(script: Script, statement: ast.stmt) -> bool:
@@ -51,8 +53,7 @@ def _is_output(script: Script, statement: ast.stmt) -> bool:
     if not isinstance(value, ast.Call) or script.resolve_name(value.func) not in _OUTPUT:
         return False
     return not any(
-        isinstance(above, ast.If)
-        and ("rank" in (test := ast.unparse(above.test).lower()) or "is_main" in test)
+        isinstance(above, ast.If) and ("rank" in (test := ast.unparse(above.test).lower()) or "is_main" in test)
         for above in script.names.iter_ancestors(statement)
     )
 
@@ -90,9 +91,7 @@ def _guard(script: Script, run: list[ast.stmt]) -> list[Edit | None]:
 
 def _spans_lines(node: ast.AST) -> bool:
     """Whether a string goes over several lines, the white space of which belongs to it."""
-    text = isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
-    )
+    text = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
     return text and node.lineno != node.end_lineno  # type: ignore[attr-defined]
 
 
@@ -106,11 +105,15 @@ RULE = Rule(
     check=on_script(check_script),
     rewrites=(
         ("print('a')\nprint('b')\nx = 1\n", f"if {IS_MAIN}:\n    print('a')\n    print('b')\nx = 1\n"),
-        ("import torch\nif best:\n    torch.save(x,\n               p)\n",
-         f"import torch\nif best:\n    if {IS_MAIN}:\n        torch.save(x,\n                   p)\n"),
+        (
+            "import torch\nif best:\n    torch.save(x,\n               p)\n",
+            f"import torch\nif best:\n    if {IS_MAIN}:\n        torch.save(x,\n                   p)\n",
+        ),
         ("print('''a\n  b''')\n", f"if {IS_MAIN}:\n    print('''a\n  b''')\n"),
-        ("from tqdm import tqdm\nfor x in tqdm(y):\n    pass\n",
-         f"from tqdm import tqdm\nfor x in tqdm(y, disable=not {IS_MAIN}):\n    pass\n"),
+        (
+            "from tqdm import tqdm\nfor x in tqdm(y):\n    pass\n",
+            f"from tqdm import tqdm\nfor x in tqdm(y, disable=not {IS_MAIN}):\n    pass\n",
+        ),
     ),
     reports=(),
     ignores=(
@@ -119,4 +122,4 @@ RULE = Rule(
         "x = [print(y) for y in z]\n",
         "np.save(x)\n",
     ),
-)  # fmt: skip
+)

@@ -18,10 +18,19 @@ LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoade
 # What iterates over its arguments, or is them with something around.
 _PASSES_ON = frozenset(
     {
-        "builtins.enumerate", "builtins.iter", "builtins.zip", "builtins.next", "itertools.islice", "itertools.cycle",
-        "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.std.tqdm", "rich.progress.track",
+        "builtins.enumerate",
+        "builtins.iter",
+        "builtins.zip",
+        "builtins.next",
+        "itertools.islice",
+        "itertools.cycle",
+        "tqdm.tqdm",
+        "tqdm.auto.tqdm",
+        "tqdm.notebook.tqdm",
+        "tqdm.std.tqdm",
+        "rich.progress.track",
     }
-)  # fmt: skip
+)
 _DEPTH = 6  # calls from an epoch loop down to the loop over batches
 
 
@@ -96,7 +105,11 @@ class Script(Module):
     @functools.cached_property
     def batch_loops(self) -> tuple[BatchLoop, ...]:
         """Every loop over a loader of this file, once for each call of its function that brings another loader."""
-        loops: list[Loop] = [*self.iter_nodes(ast.For), *self.iter_nodes(ast.AsyncFor), *self.iter_nodes(ast.comprehension)]
+        loops: list[Loop] = [
+            *self.iter_nodes(ast.For),
+            *self.iter_nodes(ast.AsyncFor),
+            *self.iter_nodes(ast.comprehension),
+        ]
         return tuple(dict.fromkeys(found for loop in loops for found in self._as_called(loop)))
 
     def _as_called(self, loop: Loop) -> Iterator[BatchLoop]:
@@ -105,9 +118,7 @@ class Script(Module):
         if calls and loop.iter in self._yielded(around):
             return
         phases = [
-            above
-            for above in self.names.iter_ancestors(loop)
-            if isinstance(above, ast.For) and _is_literal(above.iter)
+            above for above in self.names.iter_ancestors(loop) if isinstance(above, ast.For) and _is_literal(above.iter)
         ]
         words = [[(one.target, word.value) for word in one.iter.elts] for one in phases]  # type: ignore[attr-defined]
         for call, *chosen in itertools.product((*calls, None)[: len(calls) or 1], *words):
@@ -185,7 +196,11 @@ class Script(Module):
         found: dict[str, object] = {}
         for name in () if starred else (*names, *function.args.kwonlyargs):
             passed = self.find_argument(call, function, name)
-            value = self.evaluate_expression(passed, outside) if passed else self.evaluate_expression(defaults.get(name.arg), {})
+            value = (
+                self.evaluate_expression(passed, outside)
+                if passed
+                else self.evaluate_expression(defaults.get(name.arg), {})
+            )
             if value is not _UNKNOWN and len(bound[name.arg]) == 1:
                 found[name.arg] = value
         return found
@@ -195,9 +210,7 @@ class Script(Module):
         functions = (ast.FunctionDef, ast.AsyncFunctionDef)
         around = next((above for above in self.names.iter_ancestors(loader) if isinstance(above, functions)), None)
         sites = [call for call, function in self.calls if function is around]
-        given = [
-            call for call in sites if any(loader is one for one, _ in self._sources(call, set(), Context()))
-        ]
+        given = [call for call in sites if any(loader is one for one, _ in self._sources(call, set(), Context()))]
         return (around, given) if len(given) > 1 else (None, [])
 
     def evaluate_expression(self, node: ast.expr | None, known: Known, depth: int = _DEPTH) -> object:
@@ -232,9 +245,7 @@ class Script(Module):
         """The calls of DataLoader whose result the expression may be, or iterate over."""
         return frozenset(loader for loader, _ in self._sources(node, set(), Context()))
 
-    def _sources(
-        self, node: ast.expr, seen: set[ast.expr], where: Context
-    ) -> Iterator[tuple[ast.Call, ast.Call]]:
+    def _sources(self, node: ast.expr, seen: set[ast.expr], where: Context) -> Iterator[tuple[ast.Call, ast.Call]]:
         """Loaders with the calls that give them, as far as a place that is reached in one way sees them."""
         if node in seen:
             return
@@ -287,10 +298,7 @@ class Script(Module):
             inside = Context(node, self.bind_constants(node, function, where.known), where)
             for value in yielded:
                 for loader, call in self._sources(value, set(seen), inside):
-                    yield (
-                        loader,
-                        node if call is loader and self._function_around(loader) is function else call,
-                    )
+                    yield (loader, node if call is loader and self._function_around(loader) is function else call)
         else:
             for value in self._returned(node):
                 # Another call of the function gives another loader, so what is seen in this one is its own.
@@ -377,13 +385,7 @@ class Script(Module):
         return ""
 
     def _around(
-        self,
-        node: ast.AST,
-        leaf: ast.expr | None,
-        key: str,
-        loader: ast.Call,
-        depth: int,
-        only: ast.Call | None,
+        self, node: ast.AST, leaf: ast.expr | None, key: str, loader: ast.Call, depth: int, only: ast.Call | None
     ) -> Iterator[EpochLoop]:
         for above in self.names.iter_ancestors(node):
             is_loop = isinstance(above, ast.For | ast.AsyncFor) and not _is_literal(above.iter)

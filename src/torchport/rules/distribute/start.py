@@ -26,22 +26,26 @@ def check_script(script: Script) -> Iterator[Finding]:
         return
     if script.is_distributed:
         yield RULE.make_finding(
-            script, body[0], "the script makes a process group itself: it is left as it is",
-            hint="It already runs on several devices; convert it without --distributed.", safety=Safety.REPORT,
-        )  # fmt: skip
+            script,
+            body[0],
+            "the script makes a process group itself: it is left as it is",
+            hint="It already runs on several devices; convert it without --distributed.",
+            safety=Safety.REPORT,
+        )
         return
     last = last_import(script)
     bound = script.names.scopes[script.tree].bindings
     taken = [name for name in (LOCAL_RANK, IS_MAIN) if name in bound]
     if last is None or taken or script.find_indent(last) is None:
-        why = (
-            f"the script uses the name {taken[0]} itself" if taken else "there are no imports to put it after"
-        )
+        why = f"the script uses the name {taken[0]} itself" if taken else "there are no imports to put it after"
         yield RULE.make_finding(
-            script, body[0], f"{LOCAL_RANK}, {IS_MAIN} and the process group cannot be inserted: {why}",
+            script,
+            body[0],
+            f"{LOCAL_RANK}, {IS_MAIN} and the process group cannot be inserted: {why}",
             hint="Insert: " + "; ".join(("import os, torch", *_CONSTANTS, *_INIT)),
-            safety=Safety.REPORT, severity=Severity.WARNING,
-        )  # fmt: skip
+            safety=Safety.REPORT,
+            severity=Severity.WARNING,
+        )
         return
     missing = [f"import {name}" for name in ("os", "torch") if name not in bound]
     guard = _main_guard(script)
@@ -50,9 +54,13 @@ def check_script(script: Script) -> Iterator[Finding]:
     if guard is not None:
         edits.append(script.insert_before(guard.body[0], *_INIT))
     yield RULE.make_finding(
-        script, last, "each process takes the device of its local rank and joins the process group", edits,
-        hint="Only torchrun, or the launcher beside the script, may start it now.", safety=Safety.REVIEW,
-    )  # fmt: skip
+        script,
+        last,
+        "each process takes the device of its local rank and joins the process group",
+        edits,
+        hint="Only torchrun, or the launcher beside the script, may start it now.",
+        safety=Safety.REVIEW,
+    )
 
 
 def last_import(script: Script) -> ast.stmt | None:
@@ -98,11 +106,15 @@ RULE = Rule(
     reference="https://docs.pytorch.org/docs/stable/elastic/run.html",
     check=on_script(check_script),
     rewrites=(
-        ("import torch\nmodel.cuda()\n",
-         f"import torch\nimport os\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\n{_INIT[0]}\n{_INIT[1]}\nmodel.cuda()\n"),
-        ("import os\nimport torch\ndef main():\n    model.cuda()\nif __name__ == '__main__':\n    main()\n",
-         f"import os\nimport torch\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\ndef main():\n    model.cuda()\n"
-         f"if __name__ == '__main__':\n    {_INIT[0]}\n    {_INIT[1]}\n    main()\n"),
+        (
+            "import torch\nmodel.cuda()\n",
+            f"import torch\nimport os\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\n{_INIT[0]}\n{_INIT[1]}\nmodel.cuda()\n",
+        ),
+        (
+            "import os\nimport torch\ndef main():\n    model.cuda()\nif __name__ == '__main__':\n    main()\n",
+            f"import os\nimport torch\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\ndef main():\n    model.cuda()\n"
+            f"if __name__ == '__main__':\n    {_INIT[0]}\n    {_INIT[1]}\n    main()\n",
+        ),
     ),
     reports=(
         "import torch\ntorch.distributed.init_process_group('nccl')\n",
@@ -110,4 +122,4 @@ RULE = Rule(
         "import numpy\n",
     ),
     ignores=(),
-)  # fmt: skip
+)

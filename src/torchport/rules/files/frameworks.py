@@ -19,14 +19,18 @@ _LIGHTNING = (
 )
 # What is found, the group that is the place, what to say, what to do.
 _SETTINGS: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (re.compile(rf"(?<![\w.-])(?:\w+\.)*accelerator[\"']?\s*[:=]\s*[\"']?(gpu|cuda){_END}"),
-     "lightning is asked for a GPU", _LIGHTNING),
-    (re.compile(r"(?<![\w.-])(enable_cuda_graph)[\"']?\s*[:=]\s*[\"']?[Tt]rue"),
-     "CUDA graphs are asked for", "Set it to false: DeepSpeed captures no graph on an NPU."),
-)  # fmt: skip
-_COUNT = re.compile(
-    r"(?<![\w.-])(?:\w+\.)*(n?_?gpus)[\"']?\s*[:=]\s*[\"']?(?:-?[1-9][\d, ]*|\[[\d, ]+\]|auto)"
+    (
+        re.compile(rf"(?<![\w.-])(?:\w+\.)*accelerator[\"']?\s*[:=]\s*[\"']?(gpu|cuda){_END}"),
+        "lightning is asked for a GPU",
+        _LIGHTNING,
+    ),
+    (
+        re.compile(r"(?<![\w.-])(enable_cuda_graph)[\"']?\s*[:=]\s*[\"']?[Tt]rue"),
+        "CUDA graphs are asked for",
+        "Set it to false: DeepSpeed captures no graph on an NPU.",
+    ),
 )
+_COUNT = re.compile(r"(?<![\w.-])(?:\w+\.)*(n?_?gpus)[\"']?\s*[:=]\s*[\"']?(?:-?[1-9][\d, ]*|\[[\d, ]+\]|auto)")
 _TRAINER = re.compile(r"trainer|lightning|max_epochs", re.IGNORECASE)
 _DISTRIBUTED = re.compile(rf"(?<![\w.-])distributed_type[\"']?\s*[:=]\s*[\"']?(MULTI_GPU){_END}")
 _TARGET = re.compile(r"_target_[\"']?\s*:\s*[\"']?(torch\.cuda(?:\.\w+)+)")
@@ -40,22 +44,33 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
             continue
         for found in _DISTRIBUTED.finditer(line.text):
             yield RULE.make_finding(
-                file, line, found.span(1), "accelerate calls several NPUs MULTI_NPU", "MULTI_NPU" if npu else None,
+                file,
+                line,
+                found.span(1),
+                "accelerate calls several NPUs MULTI_NPU",
+                "MULTI_NPU" if npu else None,
                 hint="accelerate takes the NPU that it finds: check the number of processes.",
-            )  # fmt: skip
+            )
         for found in _TARGET.finditer(line.text):
             target = convert_name(found[1], style)
             edit = target if npu and target != found[1] else None
             yield RULE.make_finding(
-                file, line, found.span(1), f"{found[1]} is {target} on the NPU" if edit else f"{found[1]} is CUDA's",
-                edit, hint="The script has to import torch_npu before this is made.",
-            )  # fmt: skip
+                file,
+                line,
+                found.span(1),
+                f"{found[1]} is {target} on the NPU" if edit else f"{found[1]} is CUDA's",
+                edit,
+                hint="The script has to import torch_npu before this is made.",
+            )
         for found in _COUNT.finditer(line.text):
             yield RULE.make_finding(
-                file, line, found.span(1), "a number of GPUs is asked for",
+                file,
+                line,
+                found.span(1),
+                "a number of GPUs is asked for",
                 hint=f"Where lightning's Trainer is given it: {_LIGHTNING}",
                 severity=None if trains else Severity.INFO,
-            )  # fmt: skip
+            )
         for pattern, message, hint in _SETTINGS:
             for found in pattern.finditer(line.text):
                 yield RULE.make_finding(file, line, found.span(1), message, hint=hint)
@@ -73,10 +88,16 @@ RULE = FileRule(
     words=(*CUDA, b"gpus", b"accelerator", b"multi_gpu"),
     check=check_file,
     rewrites=(
-        ("acc.yaml", "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ngpu_ids: all\n",
-         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_NPU\ngpu_ids: all\n"),
-        ("c.yaml", "scaler:\n  _target_: torch.cuda.amp.GradScaler\n",
-         "scaler:\n  _target_: torch.npu.amp.GradScaler\n"),
+        (
+            "acc.yaml",
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ngpu_ids: all\n",
+            "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_NPU\ngpu_ids: all\n",
+        ),
+        (
+            "c.yaml",
+            "scaler:\n  _target_: torch.cuda.amp.GradScaler\n",
+            "scaler:\n  _target_: torch.npu.amp.GradScaler\n",
+        ),
     ),
     reports=(
         ("c.yaml", "trainer:\n  accelerator: gpu\n  devices: 1\n"),
@@ -88,4 +109,4 @@ RULE = FileRule(
         ("c.yaml", "trainer:\n  accelerator: cpu\n  gpus: 0\n  # gpus: 1\n"),
         ("acc.yaml", "distributed_type: MULTI_CPU\n"),
     ),
-)  # fmt: skip
+)

@@ -31,9 +31,7 @@ class Effort(enum.StrEnum):
 _LARGE = re.compile(
     r"\basm\b|wmma|\bmma\b|ldmatrix|cp_async|cuda::|cute::|cutlass|texture|tex[123]D|cooperative_groups|\bcub::|thrust::"
 )
-_MEDIUM = re.compile(
-    r"__shared__|atomic\w+\s*\(|__shfl|__ballot|__syncthreads|__syncwarp|extern\s+__shared__"
-)
+_MEDIUM = re.compile(r"__shared__|atomic\w+\s*\(|__shfl|__ballot|__syncthreads|__syncwarp|extern\s+__shared__")
 
 
 def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
@@ -49,11 +47,14 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
             effort = effort_of("\n".join(body))
             end = min(start + found.end(1), len(line.text))
             yield RULE.make_finding(
-                file, line, (min(start + found.start(1), end), end) if "\n" not in found[0] else (start, end),
+                file,
+                line,
+                (min(start + found.start(1), end), end) if "\n" not in found[0] else (start, end),
                 f"the CUDA kernel {found[1]} has to be replaced ({len(body)} lines, effort {effort.name.lower()})",
                 hint=f"Effort {effort}. Look for a torch or torch_npu operator that does it; else write it in Ascend C "
-                "or triton-ascend.", source=found[1],
-            )  # fmt: skip
+                "or triton-ascend.",
+                source=found[1],
+            )
 
 
 def effort_of(body: str) -> Effort:

@@ -34,16 +34,23 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
         names = ", ".join(bound)
         short = names if len(bound) <= _MOST else ", ".join([*list(bound)[:_MOST], "..."])
         yield RULE.make_finding(
-            file, *next(iter(bound.values())), f"C++ code gives Python {len(bound)} operators: {short}",
-            hint="They have to be built again where Python calls them on the NPU.", source=names,
-        )  # fmt: skip
+            file,
+            *next(iter(bound.values())),
+            f"C++ code gives Python {len(bound)} operators: {short}",
+            hint="They have to be built again where Python calls them on the NPU.",
+            source=names,
+        )
     if called and file.kind is Kind.CPP_SOURCE:
         line, first = called[0]
         yield RULE.make_finding(
-            file, line, first.span(), f"C++ code calls CUDA in {len({one.start for one, _ in called})} lines",
+            file,
+            line,
+            first.span(),
+            f"C++ code calls CUDA in {len({one.start for one, _ in called})} lines",
             hint="Write them with ATen operators, which run on any device, or with ACL (acl/acl.h) for streams and "
-            "memory.", severity=Severity.WARNING,
-        )  # fmt: skip
+            "memory.",
+            severity=Severity.WARNING,
+        )
 
 
 RULE = FileRule(

@@ -42,17 +42,17 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
         for found in _PIN.finditer(text):
             new = "" if style is Style.NPU else None
             yield RULE.make_finding(
-                file, line, found.span(1), f"a CUDA build of torch is pinned ({found[1]})", new,
-                hint="torch_npu needs the CPU build of torch of its own version: pin torch-npu too.",
-                severity=Severity.WARNING,
-            )  # fmt: skip
-        for found in _INDEX.finditer(text):
-            yield RULE.make_finding(
                 file,
                 line,
                 found.span(1),
-                "an index of CUDA builds of torch",
-                "cpu" if style is Style.NPU else None,
+                f"a CUDA build of torch is pinned ({found[1]})",
+                new,
+                hint="torch_npu needs the CPU build of torch of its own version: pin torch-npu too.",
+                severity=Severity.WARNING,
+            )
+        for found in _INDEX.finditer(text):
+            yield RULE.make_finding(
+                file, line, found.span(1), "an index of CUDA builds of torch", "cpu" if style is Style.NPU else None
             )
         yield from _by_name(file, line, text)
 
@@ -66,12 +66,7 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
     for pattern in (_NVIDIA, _CONDA):
         for found in pattern.finditer(text):
             yield RULE.make_finding(
-                file,
-                line,
-                found.span(),
-                f"{found[1]} is a part of CUDA",
-                hint="Drop it.",
-                severity=Severity.WARNING,
+                file, line, found.span(), f"{found[1]} is a part of CUDA", hint="Drop it.", severity=Severity.WARNING
             )
     for found in _NAME.finditer(text):
         name = _FOR_CUDA.sub("", found[1].lower())
@@ -84,12 +79,7 @@ def _about(file: TextFile, line: Line, found: re.Match[str], library: Library) -
     hint = f"{library.note} Install: {library.install}" if library.install else library.note
     severity = _SEVERITY.get(library.status, Severity.WARNING)
     return RULE.make_finding(
-        file,
-        line,
-        found.span(1),
-        f"{found[1]} on an NPU: {library.status.value}",
-        hint=hint,
-        severity=severity,
+        file, line, found.span(1), f"{found[1]} on an NPU: {library.status.value}", hint=hint, severity=severity
     )
 
 
@@ -104,8 +94,11 @@ RULE = FileRule(
     check=check_file,
     rewrites=(
         ("requirements.txt", "torch==2.1.0+cu121\n", "torch==2.1.0\n"),
-        ("requirements.txt", "--extra-index-url https://download.pytorch.org/whl/cu118\n",
-         "--extra-index-url https://download.pytorch.org/whl/cpu\n"),
+        (
+            "requirements.txt",
+            "--extra-index-url https://download.pytorch.org/whl/cu118\n",
+            "--extra-index-url https://download.pytorch.org/whl/cpu\n",
+        ),
         ("Dockerfile", "RUN pip install torch==2.1.0+cu121\n", "RUN pip install torch==2.1.0\n"),
         ("pyproject.toml", 'dependencies = ["torch==2.1.0+cu121"]\n', 'dependencies = ["torch==2.1.0"]\n'),
     ),
@@ -115,7 +108,5 @@ RULE = FileRule(
         ("requirements.txt", "nvidia-cublas-cu12\n"),
         ("pyproject.toml", 'dependencies = ["flash-attn>=2"]\n'),
     ),
-    ignores=(
-        ("requirements.txt", "numpy>=1.20  # not +cu121\n"),
-    ),
-)  # fmt: skip
+    ignores=(("requirements.txt", "numpy>=1.20  # not +cu121\n"),),
+)

@@ -12,35 +12,70 @@ from torchport.source.kinds import Kind, is_comment
 
 # Programs that Python may start as well (TP170): what is in their place, and what to know.
 PROGRAMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (re.compile(r"\bnvidia-smi\b(?:[ \t]+-[^|;&)\n]*)?"), "nvidia-smi is npu-smi info",
-     "Its queries differ: npu-smi info -t usages -i <id>, npu-smi info watch."),
+    (
+        re.compile(r"\bnvidia-smi\b(?:[ \t]+-[^|;&)\n]*)?"),
+        "nvidia-smi is npu-smi info",
+        "Its queries differ: npu-smi info -t usages -i <id>, npu-smi info watch.",
+    ),
     (re.compile(r"\bnvcc\b"), "there is no nvcc", "Kernels for the NPU are built by CANN's compiler."),
-    (re.compile(r"\b(?:nsys|ncu|nvprof)(?:\s+\w+|$)"), "NVIDIA's profilers do not see an NPU",
-     "Use torch_npu.profiler in the script, or msprof."),
-)  # fmt: skip
+    (
+        re.compile(r"\b(?:nsys|ncu|nvprof)(?:\s+\w+|$)"),
+        "NVIDIA's profilers do not see an NPU",
+        "Use torch_npu.profiler in the script, or msprof.",
+    ),
+)
 _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
     *((pattern, message, hint, Severity.WARNING) for pattern, message, hint in PROGRAMS),
-    (re.compile(r"\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE), "this image holds CUDA",
-     "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.", Severity.WARNING),
-    (re.compile(r"(?:\bimage|\bcontainer|\buses)[\"']?\s*:\s*[\"']?(?:docker://)?\S*(?:nvidia|nvcr\.io|cuda)\S*"),
-     "this image holds CUDA",
-     "Start from an image with CANN, such as quay.io/ascend/cann, on a runner with an NPU.", Severity.WARNING),
-    (re.compile(r"(?:\bruntime|default-runtime)[\"']?\s*:\s*[\"']?nvidia\b|--runtime[= ]nvidia\b"),
-     "this container runtime gives NVIDIA's devices",
-     "The Ascend container runtime is called ascend; or mount /dev/davinci0, davinci_manager, devmm_svm and hisi_hdc.",
-     Severity.WARNING),
-    (re.compile(r"\bdriver[\"']?\s*:\s*[\"']?nvidia\b"), "this reserves NVIDIA's devices",
-     "Mount /dev/davinci0, davinci_manager, devmm_svm and hisi_hdc as devices instead.", Severity.WARNING),
-    (re.compile(r"--gpus[= ]\S+"), "docker --gpus knows NVIDIA's devices only",
-     "Use --device=/dev/davinci0 with davinci_manager, devmm_svm and hisi_hdc, or the Ascend container runtime.",
-     Severity.WARNING),
-    (re.compile(r"--gres[= ]gpu\S*|--gpus-per-\S+"), "Slurm is asked for GPUs",
-     "The name of the NPU resource is the site's own, often --gres=npu:8.", Severity.WARNING),
-    (re.compile(r"\bnvidia\.com/gpu\b"), "Kubernetes is asked for GPUs",
-     "The resource of the Ascend device plugin is huawei.com/Ascend910.", Severity.WARNING),
-    (re.compile(r"\bmodule\s+load\s+\S*(?:cuda|cudnn|nccl)\S*"), "a CUDA module is loaded",
-     "Load CANN instead: source /usr/local/Ascend/ascend-toolkit/set_env.sh.", Severity.WARNING),
-)  # fmt: skip
+    (
+        re.compile(r"\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE),
+        "this image holds CUDA",
+        "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"(?:\bimage|\bcontainer|\buses)[\"']?\s*:\s*[\"']?(?:docker://)?\S*(?:nvidia|nvcr\.io|cuda)\S*"),
+        "this image holds CUDA",
+        "Start from an image with CANN, such as quay.io/ascend/cann, on a runner with an NPU.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"(?:\bruntime|default-runtime)[\"']?\s*:\s*[\"']?nvidia\b|--runtime[= ]nvidia\b"),
+        "this container runtime gives NVIDIA's devices",
+        "The Ascend container runtime is called ascend; "
+        "or mount /dev/davinci0, davinci_manager, devmm_svm and hisi_hdc.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"\bdriver[\"']?\s*:\s*[\"']?nvidia\b"),
+        "this reserves NVIDIA's devices",
+        "Mount /dev/davinci0, davinci_manager, devmm_svm and hisi_hdc as devices instead.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"--gpus[= ]\S+"),
+        "docker --gpus knows NVIDIA's devices only",
+        "Use --device=/dev/davinci0 with davinci_manager, devmm_svm and hisi_hdc, or the Ascend container runtime.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"--gres[= ]gpu\S*|--gpus-per-\S+"),
+        "Slurm is asked for GPUs",
+        "The name of the NPU resource is the site's own, often --gres=npu:8.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"\bnvidia\.com/gpu\b"),
+        "Kubernetes is asked for GPUs",
+        "The resource of the Ascend device plugin is huawei.com/Ascend910.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"\bmodule\s+load\s+\S*(?:cuda|cudnn|nccl)\S*"),
+        "a CUDA module is loaded",
+        "Load CANN instead: source /usr/local/Ascend/ascend-toolkit/set_env.sh.",
+        Severity.WARNING,
+    ),
+)
 
 
 def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
@@ -81,8 +116,5 @@ RULE = FileRule(
         ("ci.yml", "container:\n  image: nvcr.io/nvidia/pytorch:24.01-py3\n"),
         ("Makefile", "ops: k.cu\n\tnvcc -c k.cu\n"),
     ),
-    ignores=(
-        ("run.sh", "# nvidia-smi\n"),
-        ("run.sh", "npu-smi info\n"),
-    ),
-)  # fmt: skip
+    ignores=(("run.sh", "# nvidia-smi\n"), ("run.sh", "npu-smi info\n")),
+)

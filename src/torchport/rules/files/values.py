@@ -15,7 +15,7 @@ from torchport.source.kinds import Kind, is_comment
 # device: cuda, "device": "cuda:0", device = 'cuda', --device cuda, --device=cuda:0, model.device=cuda
 _VALUE = re.compile(
     r"""(?:(?<![\w-])(?P<dash>--)|(?<![\w.-]))(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*(?::=|\?=|[:=]|(?<=[\w"'])\s(?=["']?(?:\$\{\w+:?[-=])?(?:cuda|nccl)))\s*"""
-    r"""(?:["']?\$\{\w+:?[-=])?(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])""",
+    r"""(?:["']?\$\{\w+:?[-=])?(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=$|[\s,}\])#;\\])"""
 )
 # ${DEVICE:-cuda}: the name of a variable of the shell, and what it is where nothing is given.
 _DEFAULT = re.compile(r"""\$\{(?P<key>[A-Za-z_]\w*):?[-=](?P<value>cuda(?::\d+)?|nccl)\}""")
@@ -52,18 +52,28 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
             new = "hccl" if value == "nccl" else "npu" + value[4:]
             agnostic = style is Style.AGNOSTIC
             yield RULE.make_finding(
-                file, line, found.span("value"), f"{found['key']} is {new} on the NPU", None if agnostic else new,
-                hint="Leave the key out or give it on the command line, so that the machine decides." if agnostic
+                file,
+                line,
+                found.span("value"),
+                f"{found['key']} is {new} on the NPU",
+                None if agnostic else new,
+                hint="Leave the key out or give it on the command line, so that the machine decides."
+                if agnostic
                 else "Only the name of the key says what this value is: check it.",
                 severity=Severity.WARNING if agnostic else None,
-            )  # fmt: skip
+            )
         alone = _WORD if file.kind in _OF_SHELL else _ALONE
         for other in alone.finditer(line.text):
             if other.start(1) not in taken and not _is_label(line.text, other.start(1)):
                 yield RULE.make_finding(
-                    file, line, other.span(1), f"{other[1]!r} may be a device or a backend; the line does not say",
-                    hint="If it is, write npu or hccl.", severity=Severity.WARNING, safety=Safety.REPORT,
-                )  # fmt: skip
+                    file,
+                    line,
+                    other.span(1),
+                    f"{other[1]!r} may be a device or a backend; the line does not say",
+                    hint="If it is, write npu or hccl.",
+                    severity=Severity.WARNING,
+                    safety=Safety.REPORT,
+                )
 
 
 def _is_label(text: str, column: int) -> bool:
@@ -87,18 +97,30 @@ RULE = FileRule(
     words=(b"cuda", b"nccl"),
     check=check_file,
     rewrites=(
-        ("c.yaml", "train:\n  device: cuda:0  # where\n  backend: nccl\n",
-         "train:\n  device: npu:0  # where\n  backend: hccl\n"),
+        (
+            "c.yaml",
+            "train:\n  device: cuda:0  # where\n  backend: nccl\n",
+            "train:\n  device: npu:0  # where\n  backend: hccl\n",
+        ),
         ("c.json", '{"device": "cuda", "n": 1}\n', '{"device": "npu", "n": 1}\n'),
         ("c.toml", 'device = "cuda:1"\n', 'device = "npu:1"\n'),
-        ("run.sh", "python t.py --device cuda --dist-backend=nccl \\\n",
-         "python t.py --device npu --dist-backend=hccl \\\n"),
+        (
+            "run.sh",
+            "python t.py --device cuda --dist-backend=nccl \\\n",
+            "python t.py --device npu --dist-backend=hccl \\\n",
+        ),
         ("run.sh", "python t.py trainer.device=cuda\n", "python t.py trainer.device=npu\n"),
         ("c.gin", "train.device = 'cuda'\n", "train.device = 'npu'\n"),
-        ("run.sh", "device=${1:-cuda}\npython t.py --device \"${DEVICE:-cuda:0}\"\n: ${DIST_BACKEND:=nccl}\n",
-         "device=${1:-npu}\npython t.py --device \"${DEVICE:-npu:0}\"\n: ${DIST_BACKEND:=hccl}\n"),
-        ("Makefile", "DEVICE ?= cuda\ntrain:\n\tpython t.py --device cuda\n",
-         "DEVICE ?= npu\ntrain:\n\tpython t.py --device npu\n"),
+        (
+            "run.sh",
+            'device=${1:-cuda}\npython t.py --device "${DEVICE:-cuda:0}"\n: ${DIST_BACKEND:=nccl}\n',
+            'device=${1:-npu}\npython t.py --device "${DEVICE:-npu:0}"\n: ${DIST_BACKEND:=hccl}\n',
+        ),
+        (
+            "Makefile",
+            "DEVICE ?= cuda\ntrain:\n\tpython t.py --device cuda\n",
+            "DEVICE ?= npu\ntrain:\n\tpython t.py --device npu\n",
+        ),
     ),
     reports=(
         ("c.yaml", "name: cuda\n"),
@@ -116,4 +138,4 @@ RULE = FileRule(
         ("c.json", '{"url": "https://x.org/cuda"}\n'),
         ("c.gin", "# train.device = 'cuda'\n"),
     ),
-)  # fmt: skip
+)

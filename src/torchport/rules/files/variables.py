@@ -34,14 +34,22 @@ def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> 
     variable = load_variables()[found[1]]
     if not variable.npu or variable.npu == variable.name:
         return RULE.make_finding(
-            file, line, found.span(1), f"{variable.name} has no effect on an NPU",
-            hint=variable.note[:1].upper() + variable.note[1:] + ".", severity=Severity.INFO,
-        )  # fmt: skip
+            file,
+            line,
+            found.span(1),
+            f"{variable.name} has no effect on an NPU",
+            hint=variable.note[:1].upper() + variable.note[1:] + ".",
+            severity=Severity.INFO,
+        )
     if style is Style.AGNOSTIC:
         return RULE.make_finding(
-            file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU",
-            hint=f"Set {variable.npu} beside it.", severity=Severity.WARNING,
-        )  # fmt: skip
+            file,
+            line,
+            found.span(1),
+            f"{variable.name} is {variable.npu} on the NPU",
+            hint=f"Set {variable.npu} beside it.",
+            severity=Severity.WARNING,
+        )
     if variable.values:
         return _with_value(file, line, found, variable)
     hint = variable.note[:1].upper() + variable.note[1:] + "." if variable.note else ""
@@ -53,9 +61,15 @@ def _finding(file: TextFile, line: Line, found: re.Match[str], style: Style) -> 
         else:
             hint = out_of_order(devices[1])
     return RULE.make_finding(
-        file, line, found.span(1), f"{variable.name} is {variable.npu} on the NPU", variable.npu,
-        hint=hint, severity=severity, safety=Safety.SAFE if severity is Severity.INFO else Safety.REVIEW,
-    )  # fmt: skip
+        file,
+        line,
+        found.span(1),
+        f"{variable.name} is {variable.npu} on the NPU",
+        variable.npu,
+        hint=hint,
+        severity=severity,
+        safety=Safety.SAFE if severity is Severity.INFO else Safety.REVIEW,
+    )
 
 
 def _with_value(file: TextFile, line: Line, found: re.Match[str], variable: Variable) -> Finding:
@@ -72,9 +86,15 @@ def _with_value(file: TextFile, line: Line, found: re.Match[str], variable: Vari
     new = new if quoted or ";" not in new else f'"{new}"'
     whole = variable.npu + line.text[found.end(1) : given.start("value")] + new
     return RULE.make_finding(
-        file, line, (found.start(1), given.end("value")), message, whole, hint=hint, severity=Severity.WARNING,
+        file,
+        line,
+        (found.start(1), given.end("value")),
+        message,
+        whole,
+        hint=hint,
+        severity=Severity.WARNING,
         safety=Safety.REVIEW,
-    )  # fmt: skip
+    )
 
 
 RULE = FileRule(
@@ -89,13 +109,22 @@ RULE = FileRule(
     check=check_file,
     rewrites=(
         ("run.sh", "CUDA_VISIBLE_DEVICES=0,1 python t.py\n", "ASCEND_RT_VISIBLE_DEVICES=0,1 python t.py\n"),
-        ("run.sh", "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\r\n",
-         "export PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:64\r\n"),
-        ("Makefile", "train:\n\tCUDA_VISIBLE_DEVICES=0 python t.py\n",
-         "train:\n\tASCEND_RT_VISIBLE_DEVICES=0 python t.py\n"),
+        (
+            "run.sh",
+            "export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\r\n",
+            "export PYTORCH_NPU_ALLOC_CONF=max_split_size_mb:64\r\n",
+        ),
+        (
+            "Makefile",
+            "train:\n\tCUDA_VISIBLE_DEVICES=0 python t.py\n",
+            "train:\n\tASCEND_RT_VISIBLE_DEVICES=0 python t.py\n",
+        ),
         ("Dockerfile", "ENV CUDA_VISIBLE_DEVICES 0\n", "ENV ASCEND_RT_VISIBLE_DEVICES 0\n"),
-        ("run.sh", "export NCCL_ALGO=Ring NCCL_BUFFSIZE=4194304\n",
-         "export HCCL_ALGO=\"level0:NA;level1:ring\" HCCL_BUFFSIZE=4\n"),
+        (
+            "run.sh",
+            "export NCCL_ALGO=Ring NCCL_BUFFSIZE=4194304\n",
+            'export HCCL_ALGO="level0:NA;level1:ring" HCCL_BUFFSIZE=4\n',
+        ),
         ("job.yaml", "NCCL_ALGO: Ring\n", "HCCL_ALGO: level0:NA;level1:ring\n"),
         ("job.yaml", "env:\n  NCCL_SOCKET_IFNAME: eth0\n", "env:\n  HCCL_SOCKET_IFNAME: eth0\n"),
     ),
@@ -110,4 +139,4 @@ RULE = FileRule(
         ("notes.txt", "CUDA_VISIBLE_DEVICES\n"),
         ("Makefile", "# CUDA_VISIBLE_DEVICES=0\n"),
     ),
-)  # fmt: skip
+)

@@ -23,9 +23,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for attribute in module.iter_nodes(ast.Attribute) if roots else ():
         if attribute.attr in _MISSING and module.flow.find(attribute.value) in roots:
             yield RULE.make_finding(
-                module, attribute, f"an NPUGraph has no {attribute.attr}",
+                module,
+                attribute,
+                f"an NPUGraph has no {attribute.attr}",
                 hint="It is instantiated when the capture ends; torch_npu gives no handle of it.",
-            )  # fmt: skip
+            )
 
 
 RULE = Rule(
@@ -39,8 +41,5 @@ RULE = Rule(
     check=check_module,
     rewrites=(),
     reports=("import torch\ng = torch.npu.NPUGraph()\ng.instantiate()\n",),
-    ignores=(
-        "import torch\ng = torch.npu.NPUGraph()\ng.replay()\n",
-        "x.instantiate()\n",
-    ),
+    ignores=("import torch\ng = torch.npu.NPUGraph()\ng.replay()\n", "x.instantiate()\n"),
 )

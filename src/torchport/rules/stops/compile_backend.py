@@ -12,9 +12,18 @@ from torchport.source.module import Module
 _COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize"})
 # Those that run on torch_npu 2.13.0, and its own, of which torchair brings the compiler.
 _RUN = frozenset(
-    {"eager", "eager_noexcept", "aot_eager", "aot_eager_decomp_partition", "aot_eager_default_partitioner",
-     "cudagraphs", "npugraphs", "npu", "pre_dispatch_eager"}
-)  # fmt: skip
+    {
+        "eager",
+        "eager_noexcept",
+        "aot_eager",
+        "aot_eager_decomp_partition",
+        "aot_eager_default_partitioner",
+        "cudagraphs",
+        "npugraphs",
+        "npu",
+        "pre_dispatch_eager",
+    }
+)
 _INDUCTOR = "inductor"
 _HINT = (
     'Install triton-ascend, or write backend="aot_eager" on an NPU. `torchport run` and `port` run the function as it '
@@ -37,14 +46,14 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             continue
         node: ast.expr = call or attribute
         if backend == _INDUCTOR:
-            yield RULE.make_finding(
-                module, node, "torch.compile's inductor needs triton-ascend on an NPU", hint=_HINT
-            )
+            yield RULE.make_finding(module, node, "torch.compile's inductor needs triton-ascend on an NPU", hint=_HINT)
         else:
             yield RULE.make_finding(
-                module, node, f"torch.compile has no backend {backend!r} on an NPU",
+                module,
+                node,
+                f"torch.compile has no backend {backend!r} on an NPU",
                 hint='Use backend="aot_eager", or torchair\'s (backend=torchair.get_npu_backend()).',
-            )  # fmt: skip
+            )
 
 
 def _backend(call: ast.Call | None) -> str | None:
@@ -72,9 +81,6 @@ RULE = Rule(
     words=(b"compile", b"_dynamo"),
     check=check_module,
     rewrites=(),
-    reports=(
-        "import torch\nm = torch.compile(m)\n",
-        "import torch\n@torch.compile\ndef f(x):\n    return x\n",
-    ),
+    reports=("import torch\nm = torch.compile(m)\n", "import torch\n@torch.compile\ndef f(x):\n    return x\n"),
     ignores=("import torch\nm = torch.compile(m, backend='aot_eager')\n",),
 )

@@ -20,10 +20,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             and infer_dtype_and_device(module, call.func.value).on_device
         ):
             yield RULE.make_finding(
-                module, call, "torch_npu makes float32 of what is cast to float64 on the NPU",
+                module,
+                call,
+                "torch_npu makes float32 of what is cast to float64 on the NPU",
                 hint="Cast before the tensor is moved, x.double().npu(), for what an NPU computes in float64 (not "
                 "products); or compute this part on the CPU.",
-            )  # fmt: skip
+            )
 
 
 def _casts(module: Module, call: ast.Call) -> bool:

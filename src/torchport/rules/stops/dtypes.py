@@ -24,9 +24,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         name = module.resolve_name(call.func) or ""
         if name in _DEFAULTS and call.args and _is_double(module, call.args[0]):
             yield RULE.make_finding(
-                module, call, "float64 becomes the default dtype: torch_npu refuses products, convolutions and "
-                "normalisation in it", hint="Leave the default at float32, and name float64 where it is needed.",
-            )  # fmt: skip
+                module,
+                call,
+                "float64 becomes the default dtype: torch_npu refuses products, convolutions and normalisation in it",
+                hint="Leave the default at float32, and name float64 where it is needed.",
+            )
             continue
         dtypes = _of_layer(module, call, name) | _of_values(module, call.args)
         asked = _PRODUCT if name == "torch.einsum" else name

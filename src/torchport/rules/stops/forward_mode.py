@@ -12,9 +12,7 @@ from torchport.source.module import Module
 _SPACES = ("torch.func.", "functorch.", "torch._functorch.eager_transforms.")
 _HESSIAN = frozenset(f"{space}hessian" for space in _SPACES)
 _FORWARD = frozenset(f"{space}{name}" for space in _SPACES for name in ("jvp", "jacfwd", "linearize"))
-_REVERSE = frozenset(
-    f"{space}{name}" for space in _SPACES for name in ("grad", "jacrev", "vjp", "grad_and_value")
-)
+_REVERSE = frozenset(f"{space}{name}" for space in _SPACES for name in ("grad", "jacrev", "vjp", "grad_and_value"))
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
@@ -23,10 +21,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         name = module.resolve_name(call.func)
         if name in _HESSIAN or (name in _FORWARD and call.args and _is_reverse(module, call.args[0])):
             yield RULE.make_finding(
-                module, call, "derivatives forward over reverse may be 0 on an NPU, without an error",
+                module,
+                call,
+                "derivatives forward over reverse may be 0 on an NPU, without an error",
                 hint="Take both in reverse, torch.func.jacrev(torch.func.jacrev(f)), or use torch.autograd.functional. "
                 "`torchport run` computes them right.",
-            )  # fmt: skip
+            )
 
 
 def _is_reverse(module: Module, node: ast.expr) -> bool:

@@ -31,14 +31,18 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             layout = find_keyword(call, "layout")
             if layout is None or module.resolve_name(layout) == "torch.strided":
                 yield RULE.make_finding(
-                    module, call, "torch_npu computes nothing with a nested tensor that has strides",
+                    module,
+                    call,
+                    "torch_npu computes nothing with a nested tensor that has strides",
                     hint="Write layout=torch.jagged: that one takes linear layers, arithmetic and softmax.",
-                )  # fmt: skip
+                )
         elif name in _ENCODERS and padded and first and not keyword_is(call, "enable_nested_tensor", False):
             yield RULE.make_finding(
-                module, call, "in eval() the encoder makes a nested tensor of a padded batch, which torch_npu refuses",
+                module,
+                call,
+                "in eval() the encoder makes a nested tensor of a padded batch, which torch_npu refuses",
                 hint="Write enable_nested_tensor=False, or torch.backends.mha.set_fastpath_enabled(False) before it.",
-            )  # fmt: skip
+            )
 
 
 RULE = Rule(

@@ -18,15 +18,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every GELU of a tensor that is permuted right before it."""
     for call in module.iter_nodes(ast.Call):
         made = isinstance(call.func, ast.Call) and module.resolve_name(call.func.func) == _MODULE
-        if (
-            (made or module.resolve_name(call.func) == _GELU)
-            and call.args
-            and _is_permuted(module, call.args[0])
-        ):
+        if (made or module.resolve_name(call.func) == _GELU) and call.args and _is_permuted(module, call.args[0]):
             yield RULE.make_finding(
-                module, call, "torch_npu refuses GELU of a tensor in the order of channels_last",
+                module,
+                call,
+                "torch_npu refuses GELU of a tensor in the order of channels_last",
                 hint="Write x.permute(0, 3, 1, 2).contiguous(). `torchport run` does it.",
-            )  # fmt: skip
+            )
 
 
 def _is_permuted(module: Module, node: ast.expr) -> bool:
@@ -37,11 +35,7 @@ def _is_permuted(module: Module, node: ast.expr) -> bool:
 
 
 def _permutes(node: ast.expr) -> bool:
-    if (
-        not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Attribute)
-        or node.func.attr != "permute"
-    ):
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "permute":
         return False
     order = node.args[0].elts if node.args and isinstance(node.args[0], ast.List | ast.Tuple) else node.args
     return tuple(one.value if isinstance(one, ast.Constant) else None for one in order) == _LAST

@@ -10,9 +10,7 @@ from torchport.rules import Rule, Style
 from torchport.rules.stops.seen_values import infer_dtype_and_device
 from torchport.source.module import Module
 
-_MAKES = frozenset(
-    {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.quantize_per_tensor_dynamic"}
-)
+_MAKES = frozenset({"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.quantize_per_tensor_dynamic"})
 _READS = frozenset({"dequantize", "int_repr"})
 _MOVES = frozenset({"cuda", "npu", "cpu", "to"})
 _FLOAT8 = frozenset(f"torch.float8_{kind}" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu"))
@@ -25,23 +23,29 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in _MOVES else None
         if owner is not None and module.flow.find(owner) in roots:
             yield RULE.make_finding(
-                module, call, "torch_npu does not move a quantised tensor between the host and an NPU",
+                module,
+                call,
+                "torch_npu does not move a quantised tensor between the host and an NPU",
                 hint="Quantise where it is used, or move x.int_repr() with its scale and zero point.",
-            )  # fmt: skip
+            )
     for call in module.iter_nodes(ast.Call) if roots else ():
         made = module.resolve_name(call.func) in _MAKES and call.args
         if made and infer_dtype_and_device(module, call.args[0]).on_device and not _is_read(module, call):
             yield RULE.make_finding(
-                module, call, "torch_npu does not compute with what is quantised on an NPU",
+                module,
+                call,
+                "torch_npu does not compute with what is quantised on an NPU",
                 hint="Arithmetic, comparisons and cat() stop there: dequantise it first, or use x.int_repr(). A tensor "
                 "of one dimension is not quantised at all.",
-            )  # fmt: skip
+            )
     for attribute in module.iter_nodes(ast.Attribute):
         if module.resolve_name(attribute) in _FLOAT8:
             yield RULE.make_finding(
-                module, attribute, f"a 910B has no {attribute.attr}",
+                module,
+                attribute,
+                f"a 910B has no {attribute.attr}",
                 hint="Use bfloat16, or int8 with torch_npu.npu_quant_matmul; Ascend 950 has float8.",
-            )  # fmt: skip
+            )
 
 
 def _is_read(module: Module, call: ast.Call) -> bool:

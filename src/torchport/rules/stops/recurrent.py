@@ -12,9 +12,7 @@ from torchport.source.module import Module
 
 # Positions of the arguments that matter, after the sizes: num_layers, dropout, proj_size. The RNN drops as it should.
 _LAYERS = {
-    f"torch.nn.{inner}{name}": name
-    for name in ("LSTM", "GRU", "RNN")
-    for inner in ("", "modules.", "modules.rnn.")
+    f"torch.nn.{inner}{name}": name for name in ("LSTM", "GRU", "RNN") for inner in ("", "modules.", "modules.rnn.")
 }
 _PACKS = frozenset(f"torch.nn.utils.rnn.{name}" for name in ("pack_padded_sequence", "pack_sequence"))
 
@@ -32,27 +30,34 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         layers, dropout = _given(call, 2, "num_layers"), _given(call, 5, "dropout")
         if dropout is not None and not _is(dropout, 0) and layers is not None and not _is(layers, 1):
             yield RULE.make_finding(
-                module, call, f"the {kind} drops nothing between its layers on an NPU",
+                module,
+                call,
+                f"the {kind} drops nothing between its layers on an NPU",
                 hint=f"Make one {kind} for each layer and put torch.nn.Dropout between them.",
-            )  # fmt: skip
+            )
         projection = _given(call, 7, "proj_size") if kind == "LSTM" else None
         if projection is not None and not _is(projection, 0):
             yield RULE.make_finding(
-                module, call, "torch_npu's LSTM has no proj_size", severity=Severity.ERROR,
+                module,
+                call,
+                "torch_npu's LSTM has no proj_size",
+                severity=Severity.ERROR,
                 hint="Put a torch.nn.Linear without bias behind it, or keep this layer on the CPU: the two differ, as "
                 "the projection is fed back.",
-            )  # fmt: skip
+            )
     if not kinds & {"GRU", "RNN"}:
         return
     for call in module.iter_nodes(ast.Call):
         if module.resolve_name(call.func) in _PACKS:
             others = " and ".join(sorted(kinds & {"GRU", "RNN"}))
             yield RULE.make_finding(
-                module, call, f"packed sequences are wrong in a {others} on an NPU",
+                module,
+                call,
+                f"packed sequences are wrong in a {others} on an NPU",
                 hint="torch_npu packs for its LSTM, with the padding left in: give the padded batch to the layer and "
                 "take the outputs at the lengths, or run this layer on the CPU.",
                 severity=Severity.WARNING if "LSTM" in kinds else Severity.ERROR,
-            )  # fmt: skip
+            )
 
 
 def _given(call: ast.Call, position: int, name: str) -> ast.expr | None:

@@ -8,25 +8,56 @@ import dataclasses
 from torchport.source.module import Module
 
 DTYPES = {
-    "torch.float64": "float64", "torch.double": "float64", "torch.complex64": "complex64", "torch.cfloat": "complex64",
-    "torch.complex128": "complex64", "torch.cdouble": "complex64",
-}  # fmt: skip
+    "torch.float64": "float64",
+    "torch.double": "float64",
+    "torch.complex64": "complex64",
+    "torch.cfloat": "complex64",
+    "torch.complex128": "complex64",
+    "torch.cdouble": "complex64",
+}
 _CASTS = {"double": "float64", "cfloat": "complex64", "cdouble": "complex64"}
 # Methods after which a tensor has another dtype than before.
-_OTHER_CASTS = frozenset(
-    {"float", "half", "bfloat16", "int", "long", "short", "bool", "byte", "char", "type_as"}
-)
+_OTHER_CASTS = frozenset({"float", "half", "bfloat16", "int", "long", "short", "bool", "byte", "char", "type_as"})
 _MAKES = frozenset(
     f"torch.{name}"
-    for name in ("zeros", "ones", "empty", "full", "rand", "randn", "randint", "eye", "tensor", "arange", "linspace",
-                 "as_tensor", "from_numpy")
-)  # fmt: skip
+    for name in (
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "rand",
+        "randn",
+        "randint",
+        "eye",
+        "tensor",
+        "arange",
+        "linspace",
+        "as_tensor",
+        "from_numpy",
+    )
+)
 # Functions that make complex numbers of real ones, on the device of these.
 _COMPLEX = frozenset({"torch.complex", "torch.polar", "torch.view_as_complex"})
 _KEEPS = frozenset(
-    {"t", "transpose", "permute", "view", "reshape", "contiguous", "detach", "clone", "requires_grad_", "unsqueeze",
-     "squeeze", "flatten", "mul", "add", "sub", "div"}
-)  # fmt: skip
+    {
+        "t",
+        "transpose",
+        "permute",
+        "view",
+        "reshape",
+        "contiguous",
+        "detach",
+        "clone",
+        "requires_grad_",
+        "unsqueeze",
+        "squeeze",
+        "flatten",
+        "mul",
+        "add",
+        "sub",
+        "div",
+    }
+)
 _DEPTH = 6
 
 
@@ -72,15 +103,11 @@ def made_on_cpu(module: Module, node: ast.expr, depth: int = _DEPTH) -> bool:
             return all(word.arg not in (None, "device") for word in node.keywords)
         case ast.Call(func=ast.Attribute(attr=method, value=owner)) if module.resolve_name(node.func) is None:
             keeps = method in _KEEPS or method in _CASTS or method in _OTHER_CASTS - {"type_as"}
-            formats = (
-                method == "to" and not node.args and {word.arg for word in node.keywords} == {"memory_format"}
-            )
+            formats = method == "to" and not node.args and {word.arg for word in node.keywords} == {"memory_format"}
             return (keeps or formats) and made_on_cpu(module, owner, depth - 1)
         case ast.Name():
             values = [one.value for one in module.names.find_bindings(node)]
-            return bool(values) and all(
-                one is not None and made_on_cpu(module, one, depth - 1) for one in values
-            )
+            return bool(values) and all(one is not None and made_on_cpu(module, one, depth - 1) for one in values)
         case _:
             return False
 
@@ -98,9 +125,7 @@ def _of_method(module: Module, call: ast.Call, method: str, before: Seen) -> See
             call.args and not names[0].startswith("torch.") and method == "to"
         )
         if moves:  # as one call does both, the tensor is cast before it is moved
-            device = next(
-                (word.value for word in call.keywords if word.arg == "device"), (*call.args, None)[0]
-            )
+            device = next((word.value for word in call.keywords if word.arg == "device"), (*call.args, None)[0])
             before = dataclasses.replace(before, on_device=before.on_device or not _is_cpu(device))
         dtype = next((DTYPES[name] for name in names if name in DTYPES), None)
         if dtype is not None:

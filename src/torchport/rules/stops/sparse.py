@@ -14,18 +14,10 @@ _REFUSED = frozenset(
     f"torch.sparse.{name}" for name in ("addmm", "softmax", "log_softmax", "to_sparse_semi_structured")
 )
 _SPARSE_ADAM = ("torch.optim.SparseAdam", "torch.optim.sparse_adam.SparseAdam")
-_MAKES = frozenset(
-    f"torch.sparse_{layout}_tensor" for layout in ("coo", "csr", "csc", "bsr", "bsc", "compressed")
-)
-_TO = frozenset(
-    {"to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"}
-)
-_KEEPS = frozenset(
-    {"to", "cuda", "npu", "coalesce", "t", "transpose", "float", "half", "requires_grad_", "detach"}
-)
-_PRODUCTS = frozenset(
-    f"torch.{name}" for name in ("mm", "matmul", "bmm", "mv", "spmm", "addmm", "smm", "hspmm")
-)
+_MAKES = frozenset(f"torch.sparse_{layout}_tensor" for layout in ("coo", "csr", "csc", "bsr", "bsc", "compressed"))
+_TO = frozenset({"to_sparse", "to_sparse_coo", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"})
+_KEEPS = frozenset({"to", "cuda", "npu", "coalesce", "t", "transpose", "float", "half", "requires_grad_", "detach"})
+_PRODUCTS = frozenset(f"torch.{name}" for name in ("mm", "matmul", "bmm", "mv", "spmm", "addmm", "smm", "hspmm"))
 _METHODS = frozenset({"mm", "matmul", "bmm", "mv", "spmm", "smm"})
 _HINT = "Make it dense first (x.to_dense()), or write the product with index_select and index_add_."
 
@@ -38,10 +30,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield RULE.make_finding(module, call, f"torch_npu refuses {name}", hint=_HINT)
         elif name in _SPARSE_ADAM:
             yield RULE.make_finding(
-                module, call, "SparseAdam fails in its first step on torch_npu 2.13.0",
+                module,
+                call,
+                "SparseAdam fails in its first step on torch_npu 2.13.0",
                 hint="Use `torchport run`, which mends it; torch.optim.SGD and Adagrad take the gradients of a sparse "
                 "Embedding as it is, or leave out sparse=True.",
-            )  # fmt: skip
+            )
         elif name in _PRODUCTS and any(is_sparse(module, one) for one in call.args):
             yield RULE.make_finding(module, call, f"torch_npu refuses {name} of a sparse tensor", hint=_HINT)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS and not name:
@@ -52,9 +46,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if isinstance(product.op, ast.MatMult) and (
             is_sparse(module, product.left) or is_sparse(module, product.right)
         ):
-            yield RULE.make_finding(
-                module, product, "torch_npu refuses the product of a sparse tensor", hint=_HINT
-            )
+            yield RULE.make_finding(module, product, "torch_npu refuses the product of a sparse tensor", hint=_HINT)
 
 
 def is_sparse(module: Module, node: ast.expr, depth: int = 4) -> bool:

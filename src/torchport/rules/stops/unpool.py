@@ -11,26 +11,16 @@ from torchport.source.calls import keyword_is
 from torchport.source.module import Module
 
 _UNPOOLS = frozenset(
-    name
-    for size in (1, 2)
-    for name in (f"torch.nn.MaxUnpool{size}d", f"torch.nn.functional.max_unpool{size}d")
+    name for size in (1, 2) for name in (f"torch.nn.MaxUnpool{size}d", f"torch.nn.functional.max_unpool{size}d")
 )
-_POOLS = (
-    "MaxPool1d",
-    "MaxPool2d",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool1d_with_indices",
-    "max_pool2d_with_indices",
-)
+_POOLS = ("MaxPool1d", "MaxPool2d", "max_pool1d", "max_pool2d", "max_pool1d_with_indices", "max_pool2d_with_indices")
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every unpooling in a file that pools with indices."""
     calls = list(module.iter_nodes(ast.Call))
     if not any(
-        (module.resolve_name(call.func) or "").rpartition(".")[2] in _POOLS
-        and keyword_is(call, "return_indices", True)
+        (module.resolve_name(call.func) or "").rpartition(".")[2] in _POOLS and keyword_is(call, "return_indices", True)
         for call in calls
     ):
         return
@@ -38,10 +28,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         name = module.resolve_name(call.func)
         if name in _UNPOOLS:
             yield RULE.make_finding(
-                module, call, f"{name} does not take the indices that torch_npu's pooling gives",
+                module,
+                call,
+                f"{name} does not take the indices that torch_npu's pooling gives",
                 hint="They are a mask of int8 there. Pool on the CPU, or use adaptive_max_pool2d or 3-dimensional "
                 "pooling, whose indices are numbers.",
-            )  # fmt: skip
+            )
 
 
 RULE = Rule(

@@ -23,9 +23,7 @@ def mark(message: str | None = None, color: Any = None, domain: str | None = Non
     mstx.mark(message or " ", domain=domain or _DEFAULT)
 
 
-def push_range(
-    message: str | None = None, color: Any = None, domain: str | None = None, **ignored: Any
-) -> None:
+def push_range(message: str | None = None, color: Any = None, domain: str | None = None, **ignored: Any) -> None:
     """Begin a range that the thread's next `pop_range` of that domain ends."""
     mstx.range_push(message or " ", domain=domain or _DEFAULT)
 

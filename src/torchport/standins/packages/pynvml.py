@@ -90,9 +90,7 @@ class Utilization:
     @property
     def memory(self) -> NoReturn:
         """NVML's share of time in which memory was accessed: an NPU does not tell it."""
-        raise NVMLError_NotSupported(
-            "an NPU does not tell how busy its memory is; nvmlDeviceGetMemoryInfo is known"
-        )
+        raise NVMLError_NotSupported("an NPU does not tell how busy its memory is; nvmlDeviceGetMemoryInfo is known")
 
 
 _users = 0  # calls of nvmlInit without nvmlShutdown

@@ -47,24 +47,16 @@ def find_problems() -> list[Problem]:
         )
     if numpy is not None and int(numpy.split(".")[0]) >= 2:
         found.append(
-            Problem(
-                "numpy", f"numpy {numpy} is installed; MindSpore's modules are built for numpy 1.", COMMAND
-            )
+            Problem("numpy", f"numpy {numpy} is installed; MindSpore's modules are built for numpy 1.", COMMAND)
         )
     if torch is None:
         found.append(
-            Problem(
-                "torch",
-                "torch is not installed; the virtual NPU's operators are made of its kernels.",
-                COMMAND,
-            )
+            Problem("torch", "torch is not installed; the virtual NPU's operators are made of its kernels.", COMMAND)
         )
     elif torch.split("+")[0] != SUPPORTED:
         found.append(
             Problem(
-                "torch",
-                f"torch {torch} is installed; the virtual NPU is compiled against torch {SUPPORTED}.",
-                COMMAND,
+                "torch", f"torch {torch} is installed; the virtual NPU is compiled against torch {SUPPORTED}.", COMMAND
             )
         )
     return found

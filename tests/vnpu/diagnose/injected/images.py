@@ -12,9 +12,15 @@ log = logging.getLogger("images")
 device = torch.device("npu:0")
 torch.manual_seed(0)
 model = torch.nn.Sequential(
-    torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-    torch.nn.Conv2d(8, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(1024, 10),
-).to(device)  # fmt: skip
+    torch.nn.Conv2d(3, 8, 3, padding=1),
+    torch.nn.BatchNorm2d(8),
+    torch.nn.ReLU(),
+    torch.nn.MaxPool2d(2),
+    torch.nn.Conv2d(8, 16, 3, padding=1),
+    torch.nn.ReLU(),
+    torch.nn.Flatten(),
+    torch.nn.Linear(1024, 10),
+).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 log.info("parameters: %d", sum(one.numel() for one in model.parameters()))
 kept = []

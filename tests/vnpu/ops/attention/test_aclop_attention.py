@@ -41,11 +41,7 @@ def test_projections_of_attention(dtype: torch.dtype) -> None:
     """Kernels are [in, out]; mean and variance come back for npu_layernorm_grad."""
     length, count, width = 8, 2, 16
     rows, size = 3 * length, count * width
-    x, gamma, beta = (
-        random(rows, size).to(dtype),
-        random(size, seed=1).to(dtype),
-        random(size, seed=2).to(dtype),
-    )
+    x, gamma, beta = (random(rows, size).to(dtype), random(size, seed=1).to(dtype), random(size, seed=2).to(dtype))
     kernels = [random(size, size, low=-0.5, high=0.5, seed=3 + i).to(dtype) for i in range(3)]
     biases = [random(size, seed=7 + i).to(dtype) for i in range(3)]
     operands = [t.npu() for t in (x, *kernels, gamma, beta, *biases)]

@@ -61,9 +61,9 @@ TO_LAYOUT = {
 def fused(layout: str = "BNSD", **options: Any) -> Any:
     def function(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         move = TO_LAYOUT[layout]
-        return torch_npu.npu_fusion_attention(
-            move(query), move(key), move(value), HEADS, layout, scale=0.4, **options
-        )[0]
+        return torch_npu.npu_fusion_attention(move(query), move(key), move(value), HEADS, layout, scale=0.4, **options)[
+            0
+        ]
 
     return function
 
@@ -90,8 +90,7 @@ def test_narrower_values() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [(QUERIES, KEYS), (1, 1, QUERIES, KEYS), (BATCH, 1, QUERIES, KEYS), (BATCH, HEADS, QUERIES, KEYS)],
+    "shape", [(QUERIES, KEYS), (1, 1, QUERIES, KEYS), (BATCH, 1, QUERIES, KEYS), (BATCH, HEADS, QUERIES, KEYS)]
 )
 @pytest.mark.parametrize("mode", [0, 1])
 def test_given_masks(shape: tuple[int, ...], mode: int) -> None:
@@ -147,9 +146,7 @@ def test_a_query_that_sees_no_key() -> None:
     mask = torch.zeros(QUERIES, KEYS, dtype=torch.bool)
     mask[2] = True
     for precise, expected in ((2, torch.zeros_like(value).mean(2)), (0, value.mean(2))):
-        out = fused(atten_mask=mask.npu(), sparse_mode=1, inner_precise=precise)(
-            query.npu(), key.npu(), value.npu()
-        )
+        out = fused(atten_mask=mask.npu(), sparse_mode=1, inner_precise=precise)(query.npu(), key.npu(), value.npu())
         compare(out[:, :, 2], expected.double(), torch.float32, ulps=4)
 
 
@@ -181,17 +178,14 @@ def test_an_inverted_triangle_goes_wrong_as_on_hardware() -> None:
 def test_many_blocks() -> None:
     """Longer than one part of the work: rows, keys and heads are cut."""
     query, key, value = (
-        random(1, heads, 1100, 8, low=-1, high=1, seed=i).requires_grad_()
-        for i, heads in enumerate((4, 2, 2))
+        random(1, heads, 1100, 8, low=-1, high=1, seed=i).requires_grad_() for i, heads in enumerate((4, 2, 2))
     )
     grad = random(1, 4, 1100, 8, seed=9)
     left_out = torch.ones(1100, 1100, dtype=torch.bool).triu(1)
     expected = attention(query, key, value, scale=0.4, left_out=left_out)
     exact_gradients = torch.autograd.grad(expected, (query, key, value), grad)
     on_npu = [t.detach().float().npu().requires_grad_() for t in (query, key, value)]
-    actual = torch_npu.npu_fusion_attention(
-        *on_npu, 4, "BNSD", scale=0.4, atten_mask=triangle(), sparse_mode=2
-    )[0]
+    actual = torch_npu.npu_fusion_attention(*on_npu, 4, "BNSD", scale=0.4, atten_mask=triangle(), sparse_mode=2)[0]
     gradients = torch.autograd.grad(actual, on_npu, grad.float().npu())
     # Sums of values of up to 1, which may cancel.
     compare(actual, expected.detach(), torch.float32, ulps=16, scale=1.0)
@@ -229,10 +223,7 @@ def test_keys_that_no_query_of_a_block_sees(
     left_out = band(LONG, keys, left, right, keys - LONG if mode in (3, 4) else 0)
     if mask is not None:
         left_out = left_out | mask
-    options: dict[str, Any] = {
-        "pre_tockens": int(min(left, 2**31 - 1)),
-        "next_tockens": int(min(right, 2**31 - 1)),
-    }
+    options: dict[str, Any] = {"pre_tockens": int(min(left, 2**31 - 1)), "next_tockens": int(min(right, 2**31 - 1))}
     given = triangle() if mask is None else mask.npu()
     check(
         fused(atten_mask=given, sparse_mode=mode, **options),
@@ -250,9 +241,19 @@ def test_dropout_and_bias_where_keys_are_skipped() -> None:
     query, key, value = (t.float().npu().requires_grad_() for t in operands(2, LONG, LONG))
     bias = random(BATCH, HEADS, LONG, LONG, low=-1, high=1, seed=5).float().npu().requires_grad_()
     out, *_, seed, offset, count = torch_npu.npu_fusion_attention(
-        query, key, value, HEADS, "BNSD", pse=bias, scale=0.4, keep_prob=keep, atten_mask=triangle(),
-        sparse_mode=4, pre_tockens=60, next_tockens=0,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        HEADS,
+        "BNSD",
+        pse=bias,
+        scale=0.4,
+        keep_prob=keep,
+        atten_mask=triangle(),
+        sparse_mode=4,
+        pre_tockens=60,
+        next_tockens=0,
+    )
     bits = torch.empty((count + 127) // 128 * 16, dtype=torch.uint8, device="npu")
     run("aclnnDropoutGenMaskV2", [count], 1 - keep, seed, offset, torch.float32, bits)
     kept = (bits.cpu()[:, None] >> torch.arange(8) & 1).flatten()[:count].view(BATCH, HEADS, LONG, LONG)
@@ -267,13 +268,9 @@ def test_dropout_and_bias_where_keys_are_skipped() -> None:
         compare(a, e, torch.float32, ulps=32, scale=1.0)  # a query that sees one key has no gradient
 
 
-@pytest.mark.parametrize(
-    "shape", [(BATCH, HEADS, QUERIES, KEYS), (1, HEADS, QUERIES, KEYS), (BATCH, HEADS, 1, KEYS)]
-)
+@pytest.mark.parametrize("shape", [(BATCH, HEADS, QUERIES, KEYS), (1, HEADS, QUERIES, KEYS), (BATCH, HEADS, 1, KEYS)])
 def test_position_bias(shape: tuple[int, ...]) -> None:
-    def on_npu(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor
-    ) -> torch.Tensor:
+    def on_npu(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return torch_npu.npu_fusion_attention(query, key, value, HEADS, "BNSD", pse=bias, scale=0.4)[0]
 
     check(
@@ -288,20 +285,10 @@ def test_position_bias(shape: tuple[int, ...]) -> None:
 def test_position_bias_after_the_scale() -> None:
     bias = random(BATCH, HEADS, QUERIES, KEYS, low=-1, high=1, seed=5)
 
-    def on_npu(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor
-    ) -> torch.Tensor:
-        return torch_npu.npu_fusion_attention_v2(
-            query, key, value, HEADS, "BNSD", pse=bias, pse_type=0, scale=0.4
-        )[0]
+    def on_npu(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch_npu.npu_fusion_attention_v2(query, key, value, HEADS, "BNSD", pse=bias, pse_type=0, scale=0.4)[0]
 
-    check(
-        on_npu,
-        *operands(2),
-        bias,
-        reference=lambda q, k, v, b: attention(q, k, v, bias=b / 0.4, scale=0.4),
-        ulps=8,
-    )
+    check(on_npu, *operands(2), bias, reference=lambda q, k, v, b: attention(q, k, v, bias=b / 0.4, scale=0.4), ulps=8)
 
 
 @pytest.mark.parametrize("keys", [1, 2, 15, 16, 17, 31, 32, 33, 50])
@@ -409,8 +396,29 @@ def test_without_keys_each_query_gives_zeros() -> None:
     query, none = (torch.ones(BATCH, HEADS, length, WIDTH, device="npu") for length in (QUERIES, 0))
     most, total = (torch.full((BATCH, HEADS, QUERIES, 8), 7.0, device="npu") for _ in range(2))
     out = torch.full_like(query, 7.0)
-    run("aclnnFlashAttentionScore", query, none, none, None, None, None, None, [], 1.0, 1.0, 2**31 - 1, 2**31 - 1, HEADS,
-        "BNSD", 0, 0, most, total, None, out)  # fmt: skip
+    run(
+        "aclnnFlashAttentionScore",
+        query,
+        none,
+        none,
+        None,
+        None,
+        None,
+        None,
+        [],
+        1.0,
+        1.0,
+        2**31 - 1,
+        2**31 - 1,
+        HEADS,
+        "BNSD",
+        0,
+        0,
+        most,
+        total,
+        None,
+        out,
+    )
     assert not out.any()
     # what a row of no key leaves for the gradient: no weight, whatever is asked later
     assert bool(((most.cpu() - total.cpu().log()).exp() == 0).all())
@@ -422,11 +430,27 @@ def test_refusals() -> None:
         key = torch.ones(BATCH, 2, KEYS, WIDTH, device="npu")
         statistics = torch.ones(BATCH, HEADS, QUERIES, 8, device="npu")
         call: dict[str, Any] = {
-            "query": query, "key": key, "value": key, "pse": None, "drop": None, "padding": None, "mask": None,
-            "prefix": [], "scale": 1.0, "keep": 1.0, "pre": 2**31 - 1, "next": 2**31 - 1, "heads": HEADS,
-            "layout": "BNSD", "precise": 0, "mode": 0, "max": statistics, "sum": statistics, "softmax": None,
+            "query": query,
+            "key": key,
+            "value": key,
+            "pse": None,
+            "drop": None,
+            "padding": None,
+            "mask": None,
+            "prefix": [],
+            "scale": 1.0,
+            "keep": 1.0,
+            "pre": 2**31 - 1,
+            "next": 2**31 - 1,
+            "heads": HEADS,
+            "layout": "BNSD",
+            "precise": 0,
+            "mode": 0,
+            "max": statistics,
+            "sum": statistics,
+            "softmax": None,
             "out": query,
-        }  # fmt: skip
+        }
         assert set(changes) <= set(call)
         return first_phase("aclnnFlashAttentionScore", *(call | changes).values())
 
@@ -502,14 +526,7 @@ def test_projection_of_the_fast_path() -> None:
 
 def test_projection_names_heads_that_do_not_fit() -> None:
     """By the operator's own name: torch_npu refuses such heads before it asks."""
-    qkv, bias, out = (
-        torch.ones(2, 3, 24, device="npu"),
-        torch.ones(24, device="npu"),
-        torch.ones(2, 5, 3, 1).npu(),
-    )
+    qkv, bias, out = (torch.ones(2, 3, 24, device="npu"), torch.ones(24, device="npu"), torch.ones(2, 5, 3, 1).npu())
     status, message = first_phase("aclnnTransformBiasRescaleQkv", qkv, bias, 5, out, out, out)
     assert status == INVALID_ARGUMENT
-    assert (
-        "parameter numHeads is 5, which does not divide a third of the last size of float32[2, 3, 24]"
-        in message
-    )
+    assert "parameter numHeads is 5, which does not divide a third of the last size of float32[2, 3, 24]" in message

@@ -40,9 +40,7 @@ def test_advance_step_with_guesses(guessed: int) -> None:
     tables = torch.arange(rows * 4).view(rows, 4) + 100
     slots, lengths = torch.zeros(rows * each, dtype=torch.int64), torch.zeros(rows * each, dtype=torch.int64)
     device = [one.npu() for one in (tokens, sampled, positions, lengths, slots, tables)]
-    torch_npu.npu_advance_step_flashattn(
-        *device, rows, rows, block, spec_token=spec.npu(), accepted_num=accepted.npu()
-    )
+    torch_npu.npu_advance_step_flashattn(*device, rows, rows, block, spec_token=spec.npu(), accepted_num=accepted.npu())
     places = [int(positions[i]) + int(accepted[i // each]) + 1 for i in range(rows * each)]
     last = [int([*row, -1][[*row, -1].index(-1) - 1]) for row in sampled.tolist()]
     assert device[2].cpu().tolist() == places

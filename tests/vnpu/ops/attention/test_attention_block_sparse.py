@@ -19,12 +19,7 @@ def packed(t: torch.Tensor, lengths: list[int]) -> torch.Tensor:
 
 
 def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    blocks: torch.Tensor,
-    lengths: list[int],
-    key_lengths: list[int],
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, blocks: torch.Tensor, lengths: list[int], key_lengths: list[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Result and logarithms of sums, [batch, heads, length, ...]; zeros beyond the lengths and where nothing is seen."""
     outs, sums = [], []
@@ -58,14 +53,15 @@ def test_block_sparse_attention(dtype: torch.dtype, layout: str, with_lengths: b
     def placed(t: torch.Tensor, own: list[int]) -> torch.Tensor:
         return t if layout == "BNSD" else packed(t, own)
 
-    operands = [
-        placed(t, own).npu() for t, own in zip(rounded, (lengths, key_lengths, key_lengths), strict=True)
-    ]
+    operands = [placed(t, own).npu() for t, own in zip(rounded, (lengths, key_lengths, key_lengths), strict=True)]
     options: dict[str, Any] = {
-        "q_input_layout": layout, "kv_input_layout": layout, "num_key_value_heads": GROUPS, "scale_value": SCALE,
+        "q_input_layout": layout,
+        "kv_input_layout": layout,
+        "num_key_value_heads": GROUPS,
+        "scale_value": SCALE,
         "actual_seq_lengths": lengths if with_lengths else None,
         "actual_seq_lengths_kv": key_lengths if with_lengths else None,
-    }  # fmt: skip
+    }
     out, lse = torch_npu.npu_block_sparse_attention(
         *operands, blocks.npu(), BLOCK, inner_precise=0, softmax_lse_flag=1, **options
     )
@@ -76,11 +72,24 @@ def test_block_sparse_attention(dtype: torch.dtype, layout: str, with_lengths: b
     grad = random(*expected.shape, seed=9).to(dtype)
     wanted = torch.autograd.grad(expected, exact, grad.double())
     found = torch_npu.npu_block_sparse_attention_backward(
-        placed(grad, lengths).npu(), *operands, out, lse, blocks.npu(), BLOCK, **{
-            key: options[key] for key in ("actual_seq_lengths", "actual_seq_lengths_kv", "q_input_layout",
-                                          "kv_input_layout", "num_key_value_heads", "scale_value")
+        placed(grad, lengths).npu(),
+        *operands,
+        out,
+        lse,
+        blocks.npu(),
+        BLOCK,
+        **{
+            key: options[key]
+            for key in (
+                "actual_seq_lengths",
+                "actual_seq_lengths_kv",
+                "q_input_layout",
+                "kv_input_layout",
+                "num_key_value_heads",
+                "scale_value",
+            )
         },
-    )  # fmt: skip
+    )
     for a, e, own in zip(found, wanted, (lengths, key_lengths, key_lengths), strict=True):
         compare(a, placed(e, own), dtype, ulps=16, scale=1.0)
 
@@ -101,10 +110,17 @@ def test_refusals(changed: dict[str, Any], code: int, words: str) -> None:
     name = "aclnnBlockSparseAttention"
     q, k = torch.ones(1, HEADS, 20, WIDTH).half().npu(), torch.ones(1, GROUPS, 256, WIDTH).half().npu()
     call: dict[str, Any] = {
-        "query": q, "key": k, "value": k, "blockSparseMaskOptional": torch.ones(1, HEADS, 2, 2, dtype=torch.int8).npu(),
-        "blockShapeOptional": BLOCK, "qInputLayout": "BNSD", "kvInputLayout": "BNSD", "numKeyValueHeads": GROUPS,
-        "scaleValue": 1.0, "attentionOut": q,
-    }  # fmt: skip
+        "query": q,
+        "key": k,
+        "value": k,
+        "blockSparseMaskOptional": torch.ones(1, HEADS, 2, 2, dtype=torch.int8).npu(),
+        "blockShapeOptional": BLOCK,
+        "qInputLayout": "BNSD",
+        "kvInputLayout": "BNSD",
+        "numKeyValueHeads": GROUPS,
+        "scaleValue": 1.0,
+        "attentionOut": q,
+    }
     params = SIGNATURES[name]["params"]
 
     def arguments(**given: Any) -> list[Any]:

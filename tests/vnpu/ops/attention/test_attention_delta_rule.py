@@ -52,9 +52,7 @@ def test_recurrent_gated_delta_rule(gates: tuple[str, ...], guessed: bool, with_
         options["beta"] = beta.npu()
     on_npu = state.npu()
     call = (q.npu(), k.npu(), v.npu(), on_npu)
-    options |= {
-        "actual_seq_lengths": torch.tensor(lengths).int().npu(), "ssm_state_indices": places.int().npu(),
-    }  # fmt: skip
+    options |= {"actual_seq_lengths": torch.tensor(lengths).int().npu(), "ssm_state_indices": places.int().npu()}
     out, states_out = torch_npu.npu_recurrent_gated_delta_rule_functional(*call, scale=0.25, **options)
     compare(out, expected, torch.bfloat16, ulps=4)
     compare(states_out, states, torch.bfloat16, ulps=4)
@@ -68,10 +66,15 @@ def test_refusals() -> None:
         return torch.ones(shape, dtype=torch.bfloat16, device="npu")
 
     call = {
-        "query": f(3, 2, 16), "key": f(3, 2, 16), "value": f(3, 4, 8), "stateRef": f(3, 4, 8, 16), "out": f(3, 4, 8),
-        "actualSeqLengths": torch.tensor([3]).int().npu(), "ssmStateIndices": torch.arange(3).int().npu(),
+        "query": f(3, 2, 16),
+        "key": f(3, 2, 16),
+        "value": f(3, 4, 8),
+        "stateRef": f(3, 4, 8, 16),
+        "out": f(3, 4, 8),
+        "actualSeqLengths": torch.tensor([3]).int().npu(),
+        "ssmStateIndices": torch.arange(3).int().npu(),
         "scaleValue": 1.0,
-    }  # fmt: skip
+    }
     params = [param for _, param, _ in SIGNATURES[NAME]["params"]]
     assert first_phase(NAME, *(call.get(param) for param in params)) == (0, "")
     for param, wrong, words in (
@@ -110,9 +113,15 @@ def test_chunk_gated_delta_rule(gated: bool, lengths: list[int]) -> None:
             token += 1
     transposed = state.npu().mT.contiguous().mT  # any strides
     out, last = torch_npu.npu_chunk_gated_delta_rule(
-        q.npu(), k.npu(), v.npu(), beta=beta.npu(), initial_state=transposed, scale=0.25,
-        actual_seq_lengths=torch.tensor(lengths).int().npu(), g=None if gate is None else gate.npu(),
-    )  # fmt: skip
+        q.npu(),
+        k.npu(),
+        v.npu(),
+        beta=beta.npu(),
+        initial_state=transposed,
+        scale=0.25,
+        actual_seq_lengths=torch.tensor(lengths).int().npu(),
+        g=None if gate is None else gate.npu(),
+    )
     compare(out, expected, torch.bfloat16, ulps=4)
     compare(last, states, torch.bfloat16, ulps=4)
     assert torch.equal(transposed.cpu(), state)
@@ -123,10 +132,17 @@ def test_refusals_of_chunks() -> None:
         return torch.ones(shape, dtype=dtype, device="npu")
 
     call = {
-        "query": f(3, 2, 16), "key": f(3, 2, 16), "value": f(3, 4, 8), "beta": f(3, 4), "initialState": f(1, 4, 8, 16),
-        "actualSeqLengths": torch.tensor([3]).int().npu(), "gOptional": f(3, 4, dtype=torch.float32), "scaleValue": 1.0,
-        "out": f(3, 4, 8), "finalState": f(1, 4, 8, 16),
-    }  # fmt: skip
+        "query": f(3, 2, 16),
+        "key": f(3, 2, 16),
+        "value": f(3, 4, 8),
+        "beta": f(3, 4),
+        "initialState": f(1, 4, 8, 16),
+        "actualSeqLengths": torch.tensor([3]).int().npu(),
+        "gOptional": f(3, 4, dtype=torch.float32),
+        "scaleValue": 1.0,
+        "out": f(3, 4, 8),
+        "finalState": f(1, 4, 8, 16),
+    }
     params = [param for _, param, _ in SIGNATURES[CHUNKED]["params"]]
     assert first_phase(CHUNKED, *(call.get(param) for param in params)) == (0, "")
     for wrong, code, words in (
@@ -136,11 +152,7 @@ def test_refusals_of_chunks() -> None:
         ({"beta": f(3, 3)}, 561002, "beta"),
         ({"initialState": f(2, 4, 8, 16)}, 561002, "initialState"),
         ({"finalState": f(1, 4, 8, 16).float()}, 561002, "expected one dtype"),
-        (
-            {"initialState": f(1, 4, 8, 16).float(), "finalState": f(1, 4, 8, 16).float()},
-            561002,
-            "expected bfloat16",
-        ),
+        ({"initialState": f(1, 4, 8, 16).float(), "finalState": f(1, 4, 8, 16).float()}, 561002, "expected bfloat16"),
         ({"gOptional": f(3, 2, dtype=torch.float32)}, 561002, "gOptional"),
         ({"query": f(3, 2, 129), "key": f(3, 2, 129), "initialState": f(1, 4, 8, 129)}, 561002, "up to 128"),
     ):

@@ -22,9 +22,7 @@ def test_floyd_attention(dtype: torch.dtype, masked: bool) -> None:
     if mask is not None:
         scores = scores.masked_fill(mask, -torch.inf)
     weights = scores.softmax(-1)
-    expected = torch.einsum("bhnmk,bhnkd->bhnmd", weights, v1) + torch.einsum(
-        "bhnmk,bhkmd->bhnmd", weights, v2
-    )
+    expected = torch.einsum("bhnmk,bhnkd->bhnmd", weights, v1) + torch.einsum("bhnmk,bhkmd->bhnmd", weights, v2)
     on_npu = [t.npu().requires_grad_() for t in rounded]
     on_mask = None if mask is None else mask.npu()
     found = torch_npu.npu_fused_floyd_attention(*on_npu, atten_mask=on_mask, scale_value=SCALE)
@@ -32,15 +30,18 @@ def test_floyd_attention(dtype: torch.dtype, masked: bool) -> None:
     top = scores.amax(-1, keepdim=True)
     compare(out, expected, dtype, ulps=8)
     compare(maximum, top.expand(*top.shape[:-1], 8), torch.float32, ulps=64)
-    compare(
-        total, (scores - top).exp().sum(-1, keepdim=True).expand(*top.shape[:-1], 8), torch.float32, ulps=64
-    )
+    compare(total, (scores - top).exp().sum(-1, keepdim=True).expand(*top.shape[:-1], 8), torch.float32, ulps=64)
     grad = random(*expected.shape, seed=9).to(dtype)
     wanted = torch.autograd.grad(expected, exact, grad.double())
     gradients = torch_npu.npu_fused_floyd_attention_backward(
-        grad.npu(), *(t.detach() for t in on_npu), out.detach(), maximum.detach(), total.detach(), atten_mask=on_mask,
+        grad.npu(),
+        *(t.detach() for t in on_npu),
+        out.detach(),
+        maximum.detach(),
+        total.detach(),
+        atten_mask=on_mask,
         scale_value=SCALE,
-    )  # fmt: skip
+    )
     for a, e in zip(gradients, wanted, strict=True):
         compare(a, e, dtype, ulps=16, scale=1.0)
 

@@ -50,29 +50,33 @@ def operands(
 
 
 def infer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any) -> Any:
-    options = {
-        "num_heads": HEADS, "num_key_value_heads": KEY_HEADS, "scale": SCALE, "input_layout": "BNSD", **options,
-    }  # fmt: skip
+    options = {"num_heads": HEADS, "num_key_value_heads": KEY_HEADS, "scale": SCALE, "input_layout": "BNSD", **options}
     return torch_npu.npu_fused_infer_attention_score(q.npu(), k.npu(), v.npu(), **options)
 
 
 def arguments(name: str, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **options: Any) -> list[Any]:
     """All parameters in order; those that are not named are null, or what they are by default."""
     given = {
-        "query": q, "key": k if isinstance(k, list) else [k], "value": v if isinstance(v, list) else [v],
-        "numHeads": HEADS, "numKeyValueHeads": KEY_HEADS, "scaleValue": SCALE, "preTokens": 2**31 - 1,
-        "nextTokens": 2**31 - 1, "inputLayout": "BNSD", "attentionOut": out, "softmaxLse": lse,
-        "softmaxLseFlag": lse is not None, **options,
-    }  # fmt: skip
-    return [
-        given.get(param, 0 if kind == "int64_t" else None) for kind, param, _ in SIGNATURES[name]["params"]
-    ]
+        "query": q,
+        "key": k if isinstance(k, list) else [k],
+        "value": v if isinstance(v, list) else [v],
+        "numHeads": HEADS,
+        "numKeyValueHeads": KEY_HEADS,
+        "scaleValue": SCALE,
+        "preTokens": 2**31 - 1,
+        "nextTokens": 2**31 - 1,
+        "inputLayout": "BNSD",
+        "attentionOut": out,
+        "softmaxLse": lse,
+        "softmaxLseFlag": lse is not None,
+        **options,
+    }
+    return [given.get(param, 0 if kind == "int64_t" else None) for kind, param, _ in SIGNATURES[name]["params"]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
-    "layout",
-    ["BSH", "BSND", "BNSD", "BNSD_BSND", "BSH_NBSD", "BSND_NBSD", "BNSD_NBSD", "BSH_BNSD", "BSND_BNSD"],
+    "layout", ["BSH", "BSND", "BNSD", "BNSD_BSND", "BSH_NBSD", "BSND_NBSD", "BNSD_NBSD", "BSH_BNSD", "BSND_BNSD"]
 )
 def test_layouts(dtype: torch.dtype, layout: str) -> None:
     q, k, v = operands(dtype=dtype)
@@ -99,27 +103,32 @@ def test_sequences_behind_one_another(layout: str, width: int, value_width: int,
     for n, m, end, key_end in zip(lengths, key_lengths, ends, key_ends, strict=True):
         right = torch.arange(m) - torch.arange(n).unsqueeze(1) - (m - n)
         left_out = None if mode == 0 else (right > 0) if mode == 3 else (right > 1) | (right < -2)
-        one = attend(
-            q[:, end - n : end], k[:, key_end - m : key_end], v[:, key_end - m : key_end], left_out, sink=sink
-        )
+        one = attend(q[:, end - n : end], k[:, key_end - m : key_end], v[:, key_end - m : key_end], left_out, sink=sink)
         expected.append(one[0])
         lse.append(one[1])
     place = (lambda t: t) if layout.startswith("N") else (lambda t: t.transpose(0, 1).contiguous())
     mask = torch.ones(2048, 2048, dtype=torch.bool).triu(1).npu() if mode else None
-    options = {
-        "input_layout": layout, "sparse_mode": mode, "atten_mask": mask, "pre_tokens": 2, "next_tokens": 1,
-    }  # fmt: skip
+    options = {"input_layout": layout, "sparse_mode": mode, "atten_mask": mask, "pre_tokens": 2, "next_tokens": 1}
     if sink is None:
         out, sums = infer(
-            *map(place, (q, k, v)), actual_seq_lengths=ends, actual_seq_lengths_kv=key_ends,
-            softmax_lse_flag=True, **options,
-        )  # fmt: skip
+            *map(place, (q, k, v)),
+            actual_seq_lengths=ends,
+            actual_seq_lengths_kv=key_ends,
+            softmax_lse_flag=True,
+            **options,
+        )
     else:
         out, sums = torch_npu.npu_fused_infer_attention_score_v2(
-            *(place(t).npu() for t in (q, k, v)), num_query_heads=HEADS, num_key_value_heads=KEY_HEADS,
-            softmax_scale=SCALE, actual_seq_qlen=ends, actual_seq_kvlen=key_ends, learnable_sink=sink.npu(),
-            return_softmax_lse=True, **options,
-        )  # fmt: skip
+            *(place(t).npu() for t in (q, k, v)),
+            num_query_heads=HEADS,
+            num_key_value_heads=KEY_HEADS,
+            softmax_scale=SCALE,
+            actual_seq_qlen=ends,
+            actual_seq_kvlen=key_ends,
+            learnable_sink=sink.npu(),
+            return_softmax_lse=True,
+            **options,
+        )
     compare(out, torch.cat(expected, 1).transpose(0, 1), torch.bfloat16, ulps=4)
     compare(sums, torch.cat(lse, 1).transpose(0, 1), torch.float32, ulps=64)
 
@@ -157,9 +166,7 @@ def test_a_query_that_sees_no_key() -> None:
     mask[2] = True
     mean = v.double().repeat_interleave(HEADS // KEY_HEADS, 1).mean(2)
     for precise, expected in ((0, mean), (1, mean), (2, mean * 0), (3, mean * 0)):
-        out, lse = infer(
-            q, k, v, atten_mask=mask.npu(), sparse_mode=1, inner_precise=precise, softmax_lse_flag=True
-        )
+        out, lse = infer(q, k, v, atten_mask=mask.npu(), sparse_mode=1, inner_precise=precise, softmax_lse_flag=True)
         compare(out[:, :, 2], expected, torch.float16, ulps=4)
         assert lse[:, :, 2].isinf().all() and lse[:, :, 1].isfinite().all()
 
@@ -175,9 +182,16 @@ def test_lengths_and_compressed_masks(mode: int) -> None:
         expected[b, :, :n] = attend(q[b, :, :n], k[b, :, :m], v[b, :, :m], out)[0]
     triangle = torch.ones(1, 1, 2048, 2048, dtype=torch.bool).triu(1).npu()
     found = infer(
-        q, k, v, atten_mask=triangle, sparse_mode=mode, actual_seq_lengths=lengths,
-        actual_seq_lengths_kv=key_lengths, pre_tokens=2, next_tokens=1,
-    )[0]  # fmt: skip
+        q,
+        k,
+        v,
+        atten_mask=triangle,
+        sparse_mode=mode,
+        actual_seq_lengths=lengths,
+        actual_seq_lengths_kv=key_lengths,
+        pre_tokens=2,
+        next_tokens=1,
+    )[0]
     compare(found, expected, torch.float16, ulps=4)
 
 
@@ -190,14 +204,25 @@ def test_padding_before_the_tokens() -> None:
     for b, (n, m) in enumerate(zip(lengths, key_lengths, strict=True)):
         rows, columns = slice(5 - n, 5), slice(7 - m, 7)
         expected[b, :, rows] = attend(
-            q[b, :, rows], k[b, :, columns], v[b, :, columns], mask[b, :, rows, columns],
+            q[b, :, rows],
+            k[b, :, columns],
+            v[b, :, columns],
+            mask[b, :, rows, columns],
             pse[0, :, rows, columns].double(),
-        )[0]  # fmt: skip
+        )[0]
     padding = torch.tensor([behind]).npu()
     found = infer(
-        q, k, v, atten_mask=mask.npu(), pse_shift=pse.npu(), actual_seq_lengths=lengths,
-        actual_seq_lengths_kv=key_lengths, query_padding_size=padding, kv_padding_size=padding, next_tokens=0,
-    )[0]  # fmt: skip
+        q,
+        k,
+        v,
+        atten_mask=mask.npu(),
+        pse_shift=pse.npu(),
+        actual_seq_lengths=lengths,
+        actual_seq_lengths_kv=key_lengths,
+        query_padding_size=padding,
+        kv_padding_size=padding,
+        next_tokens=0,
+    )[0]
     compare(found, expected, torch.float16, ulps=4)
 
 
@@ -206,14 +231,19 @@ def test_padding_before_the_tokens() -> None:
 def test_a_shared_prefix(queries: int, layout: str) -> None:
     q, k, v = operands(queries)
     before = [random(1, KEY_HEADS, 4, WIDTH, low=-1, high=1, seed=i).half() for i in (5, 6)]
-    expected, _ = together([
-        attend(q[b], *(torch.cat([p[0, :, :3], t[b]], 1) for p, t in zip(before, (k, v), strict=True)))
-        for b in range(BATCH)
-    ])  # fmt: skip
+    expected, _ = together(
+        [
+            attend(q[b], *(torch.cat([p[0, :, :3], t[b]], 1) for p, t in zip(before, (k, v), strict=True)))
+            for b in range(BATCH)
+        ]
+    )
     found = infer(
-        *(placed(t, layout) for t in (q, k, v)), key_shared_prefix=placed(before[0], layout).npu(),
-        value_shared_prefix=placed(before[1], layout).npu(), actual_shared_prefix_len=[3], input_layout=layout,
-    )[0]  # fmt: skip
+        *(placed(t, layout) for t in (q, k, v)),
+        key_shared_prefix=placed(before[0], layout).npu(),
+        value_shared_prefix=placed(before[1], layout).npu(),
+        actual_shared_prefix_len=[3],
+        input_layout=layout,
+    )[0]
     compare(found, placed(expected, layout), torch.float16, ulps=4)
 
 
@@ -234,12 +264,7 @@ def test_a_paged_cache(form: str, queries: int) -> None:
         caches.append(cache.contiguous())
     expected, lse = together([attend(q[b], k[b, :, :n], v[b, :, :n]) for b, n in enumerate(lengths)])
     out, sums = infer(
-        q,
-        *caches,
-        block_table=table.npu(),
-        block_size=16,
-        actual_seq_lengths_kv=lengths,
-        softmax_lse_flag=True,
+        q, *caches, block_table=table.npu(), block_size=16, actual_seq_lengths_kv=lengths, softmax_lse_flag=True
     )
     compare(out, expected, torch.float16, ulps=4)
     compare(sums, lse, torch.float32, ulps=64)
@@ -253,16 +278,20 @@ def test_a_paged_cache_of_sequences_behind_one_another() -> None:
     ends, key_lengths = [3, 4], [20, 16]
     expected = []
     for b, (start, n) in enumerate(((0, 3), (3, 1))):
-        k, v = (
-            c[table[b].long()].view(32, KEY_HEADS, 128).transpose(0, 1)[:, : key_lengths[b]] for c in cache
-        )
+        k, v = (c[table[b].long()].view(32, KEY_HEADS, 128).transpose(0, 1)[:, : key_lengths[b]] for c in cache)
         right = torch.arange(key_lengths[b]) - torch.arange(n).unsqueeze(1) - (key_lengths[b] - n)
         expected.append(attend(q[start : start + n].transpose(0, 1), k, v, right > 0)[0].transpose(0, 1))
     out = infer(
-        q, *cache, block_table=table.npu(), block_size=16, input_layout="TND", actual_seq_lengths=ends,
-        actual_seq_lengths_kv=key_lengths, sparse_mode=3,
+        q,
+        *cache,
+        block_table=table.npu(),
+        block_size=16,
+        input_layout="TND",
+        actual_seq_lengths=ends,
+        actual_seq_lengths_kv=key_lengths,
+        sparse_mode=3,
         atten_mask=torch.ones(2048, 2048, dtype=torch.int8).triu(1).npu(),
-    )[0]  # fmt: skip
+    )[0]
     compare(out, torch.cat(expected), torch.float16, ulps=4)
 
 
@@ -272,17 +301,15 @@ def test_rotary_parts(paged: bool) -> None:
     q, rope = random(BATCH, HEADS, 1, 512, low=-0.2, high=0.2), random(BATCH, HEADS, 1, 64, seed=1)
     k, key_rope = random(BATCH, 1, 32, 512, low=-0.2, high=0.2, seed=2), random(BATCH, 1, 32, 64, seed=3)
     q, rope, k, key_rope = (t.bfloat16() for t in (q, rope, k, key_rope))
-    expected, _ = together([
-        attend(torch.cat([q[b], rope[b]], -1), torch.cat([k[b], key_rope[b]], -1), k[b]) for b in range(BATCH)
-    ])  # fmt: skip
+    expected, _ = together(
+        [attend(torch.cat([q[b], rope[b]], -1), torch.cat([k[b], key_rope[b]], -1), k[b]) for b in range(BATCH)]
+    )
     options: dict[str, Any] = {}
     if paged:
         k, key_rope = (t.view(BATCH * 2, 16, -1) for t in (k, key_rope))
         table = torch.arange(4, dtype=torch.int32).view(2, 2).npu()
         options = {"block_table": table, "block_size": 16, "actual_seq_lengths_kv": [32, 32]}
-    out = infer(
-        q, k, k, query_rope=rope.npu(), key_rope=key_rope.npu(), num_key_value_heads=1, **options
-    )[0]  # fmt: skip
+    out = infer(q, k, k, query_rope=rope.npu(), key_rope=key_rope.npu(), num_key_value_heads=1, **options)[0]
     compare(out, expected, torch.bfloat16, ulps=4)
 
 
@@ -308,22 +335,15 @@ def stored(t: torch.Tensor, packed: bool, seed: int) -> tuple[torch.Tensor, torc
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
     ("mode", "shape"),
-    [
-        (0, (1,)), (0, (1, KEY_HEADS, 1, WIDTH)), (1, (1, BATCH, 7)), (2, (KEY_HEADS,)), (3, (1, BATCH, KEY_HEADS, 7)),
-    ],
-)  # fmt: skip
+    [(0, (1,)), (0, (1, KEY_HEADS, 1, WIDTH)), (1, (1, BATCH, 7)), (2, (KEY_HEADS,)), (3, (1, BATCH, KEY_HEADS, 7))],
+)
 def test_stored_in_fewer_bits(mode: int, shape: tuple[int, ...], packed: bool) -> None:
     q, k, v = operands(1)
     (keys, k_stored), (values, v_stored) = stored(k, packed, 1), stored(v, packed, 2)
     dtype = torch.float32 if mode in (1, 3) else torch.float16
     factors = [random(*shape, low=0.01, high=0.05, seed=i).to(dtype) for i in range(2)]
     offsets = [random(*shape, low=-2, high=2, seed=i + 2).to(dtype) for i in range(2)]
-    form = {
-        0: (1, KEY_HEADS, 1, -1),
-        1: (BATCH, 1, 7, 1),
-        2: (1, KEY_HEADS, 1, 1),
-        3: (BATCH, KEY_HEADS, 7, 1),
-    }[mode]
+    form = {0: (1, KEY_HEADS, 1, -1), 1: (BATCH, 1, 7, 1), 2: (1, KEY_HEADS, 1, 1), 3: (BATCH, KEY_HEADS, 7, 1)}[mode]
     if len(shape) == 1 and mode == 0:
         form = (1, 1, 1, 1)
     wide = [
@@ -332,10 +352,16 @@ def test_stored_in_fewer_bits(mode: int, shape: tuple[int, ...], packed: bool) -
     ]
     expected, _ = together([attend(q[b], wide[0][b], wide[1][b]) for b in range(BATCH)])
     out = infer(
-        q, k_stored, v_stored, key_antiquant_scale=factors[0].npu(), value_antiquant_scale=factors[1].npu(),
-        key_antiquant_offset=offsets[0].npu(), value_antiquant_offset=offsets[1].npu(), key_antiquant_mode=mode,
+        q,
+        k_stored,
+        v_stored,
+        key_antiquant_scale=factors[0].npu(),
+        value_antiquant_scale=factors[1].npu(),
+        key_antiquant_offset=offsets[0].npu(),
+        value_antiquant_offset=offsets[1].npu(),
+        key_antiquant_mode=mode,
         value_antiquant_mode=mode,
-    )[0]  # fmt: skip
+    )[0]
     compare(out, expected, torch.float16, ulps=4)
 
 
@@ -415,7 +441,7 @@ def test_the_workspace_of_a_wrong_call(name: str) -> None:
         ({"dequantScaleQueryOptional": torch.ones(4)}, INVALID_ARGUMENT, "does not quantise"),
         ({"pseType": 2}, INVALID_ARGUMENT, "pseType is 2"),
     ],
-)  # fmt: skip
+)
 def test_refusals(changed: dict[str, Any], status: int, words: str) -> None:
     q, k, v = (t.npu() for t in operands())
     assert first_phase(V5, *arguments(V5, q, k, v, q)) == (0, "")

@@ -58,10 +58,14 @@ def test_prompt_in_every_layout(dtype: torch.dtype, layout: str, next_tokens: in
         [attend(q[b], k[b], v[b], mask[b] | band, half=dtype == torch.float16) for b in range(BATCH)]
     )
     out = torch_npu.npu_prompt_flash_attention(
-        *(in_layout(t, layout).npu() for t in (q, k, v)), atten_mask=mask.npu(), num_heads=HEADS,
-        num_key_value_heads=KEY_HEADS, scale_value=SCALE, input_layout=layout,
+        *(in_layout(t, layout).npu() for t in (q, k, v)),
+        atten_mask=mask.npu(),
+        num_heads=HEADS,
+        num_key_value_heads=KEY_HEADS,
+        scale_value=SCALE,
+        input_layout=layout,
         **({} if next_tokens is None else {"next_tokens": next_tokens}),
-    )  # fmt: skip
+    )
     compare(out, in_layout(expected, "BSND" if layout == "BNSD_BSND" else layout), dtype)
 
 
@@ -79,10 +83,20 @@ def test_prompt_with_a_compressed_mask_and_lengths(mode: int) -> None:
             out |= j < i + shift - 2
         expected[b, :, :n] = attend(q[b, :, :n], k[b, :, :m], v[b, :, :m], out, half=True)
     out = torch_npu.npu_prompt_flash_attention(
-        q.npu(), k.npu(), v.npu(), atten_mask=triangle.npu(), actual_seq_lengths=lengths,
-        actual_seq_lengths_kv=key_lengths, num_heads=HEADS, num_key_value_heads=KEY_HEADS, scale_value=SCALE,
-        input_layout="BNSD", sparse_mode=mode, pre_tokens=2, next_tokens=1,
-    )  # fmt: skip
+        q.npu(),
+        k.npu(),
+        v.npu(),
+        atten_mask=triangle.npu(),
+        actual_seq_lengths=lengths,
+        actual_seq_lengths_kv=key_lengths,
+        num_heads=HEADS,
+        num_key_value_heads=KEY_HEADS,
+        scale_value=SCALE,
+        input_layout="BNSD",
+        sparse_mode=mode,
+        pre_tokens=2,
+        next_tokens=1,
+    )
     compare(out, expected, torch.float16)
 
 
@@ -94,12 +108,30 @@ def test_the_fast_mode_rounds_the_scores_of_a_prompt(dtype: torch.dtype, inner_p
     q, k = q * 12, k[:, :, :1] * 12 + k / 16
     out = torch.empty_like(q, device="npu")
     run(
-        "aclnnPromptFlashAttentionV3", q.npu(), k.npu(), v.npu(), None, None, None, None, None, None, None, None, None,
-        HEADS, SCALE, 7, 7, "BNSD", KEY_HEADS, 0, inner_precise, out,
-    )  # fmt: skip
-    fast, precise = (
-        torch.stack([attend(q[b], k[b], v[b], half=half) for b in range(BATCH)]) for half in (True, False)
+        "aclnnPromptFlashAttentionV3",
+        q.npu(),
+        k.npu(),
+        v.npu(),
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        HEADS,
+        SCALE,
+        7,
+        7,
+        "BNSD",
+        KEY_HEADS,
+        0,
+        inner_precise,
+        out,
     )
+    fast, precise = (torch.stack([attend(q[b], k[b], v[b], half=half) for b in range(BATCH)]) for half in (True, False))
     assert (fast - precise).abs().max() > 0.05
     rounds = dtype == torch.float16 and inner_precise in (1, 3)
     compare(out, fast if rounds else precise, dtype)
@@ -110,9 +142,29 @@ def test_prompt_with_positions() -> None:
     pse = random(1, HEADS, 5, 7, seed=5).half()
     out = torch.empty_like(q, device="npu")
     run(
-        "aclnnPromptFlashAttentionV3", q.npu(), k.npu(), v.npu(), pse.npu(), None, None, None, None, None, None, None,
-        None, HEADS, SCALE, 0, 0, "BNSD", KEY_HEADS, 0, 0, out,
-    )  # fmt: skip
+        "aclnnPromptFlashAttentionV3",
+        q.npu(),
+        k.npu(),
+        v.npu(),
+        pse.npu(),
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        HEADS,
+        SCALE,
+        0,
+        0,
+        "BNSD",
+        KEY_HEADS,
+        0,
+        0,
+        out,
+    )
     expected = torch.stack([attend(q[b], k[b], v[b], pse=pse[0].double()) for b in range(BATCH)])
     compare(out, expected, torch.float16)
 
@@ -127,9 +179,21 @@ def test_increment(layout: str, listed: bool) -> None:
     split = [[c[b : b + 1].contiguous() for b in range(BATCH)] if listed else [c] for c in caches]
     out = torch.empty_like(in_layout(q, layout), device="npu")
     run(
-        "aclnnIncreFlashAttentionV4", in_layout(q, layout).npu(), *split, None, None, lengths, *(None,) * 9, HEADS,
-        SCALE, layout, KEY_HEADS, 0, 0, out,
-    )  # fmt: skip
+        "aclnnIncreFlashAttentionV4",
+        in_layout(q, layout).npu(),
+        *split,
+        None,
+        None,
+        lengths,
+        *(None,) * 9,
+        HEADS,
+        SCALE,
+        layout,
+        KEY_HEADS,
+        0,
+        0,
+        out,
+    )
     compare(out, in_layout(expected, layout), torch.float16)
 
 
@@ -143,9 +207,16 @@ def test_increment_of_torch_npu_from_a_paged_cache() -> None:
             cache[table[b].long()] = in_layout(t, "BSH")[b].view(2, 16, -1)
         caches.append(cache.npu())
     out = torch_npu.npu_incre_flash_attention(
-        in_layout(q, "BSH").npu(), *caches, actual_seq_lengths=lengths, block_table=table.npu(), num_heads=HEADS,
-        num_key_value_heads=KEY_HEADS, scale_value=SCALE, input_layout="BSH", block_size=16,
-    )  # fmt: skip
+        in_layout(q, "BSH").npu(),
+        *caches,
+        actual_seq_lengths=lengths,
+        block_table=table.npu(),
+        num_heads=HEADS,
+        num_key_value_heads=KEY_HEADS,
+        scale_value=SCALE,
+        input_layout="BSH",
+        block_size=16,
+    )
     expected = torch.stack([attend(q[b], k[b, :, :n], v[b, :, :n]) for b, n in enumerate(lengths)])
     compare(out, in_layout(expected, "BSH"), torch.float16)
 
@@ -159,7 +230,23 @@ def test_refusals() -> None:
         ("BNSD", 2, [9], "actualSeqLengths has the value 9"),
     ):
         status, message = first_phase(
-            "aclnnPromptFlashAttentionV3", x, x, x, None, None, lengths, None, *nothing, heads, 1.0, 0, 0, layout, 2,
-            0, 0, x,
-        )  # fmt: skip
+            "aclnnPromptFlashAttentionV3",
+            x,
+            x,
+            x,
+            None,
+            None,
+            lengths,
+            None,
+            *nothing,
+            heads,
+            1.0,
+            0,
+            0,
+            layout,
+            2,
+            0,
+            0,
+            x,
+        )
         assert status == INVALID_ARGUMENT and words in message, message

@@ -55,9 +55,7 @@ def test_indexer(dtype: torch.dtype, form: str, mode: int, count: int) -> None:
     q, k = random(8, 8, 128, low=-1, high=1).to(dtype), random(52, 1, 128, low=-1, high=1, seed=1).to(dtype)
     w = random(8, 8, seed=2).to(dtype)
     expected = torch.full((8, 1, count), -1)
-    for (start, end), scores in zip(
-        ((0, 3), (3, 8)), indexed(q.double(), k.double(), w.double(), mode), strict=True
-    ):
+    for (start, end), scores in zip(((0, 3), (3, 8)), indexed(q.double(), k.double(), w.double(), mode), strict=True):
         values, order = scores.sort(descending=True, stable=True)
         most = min(count, scores.shape[1])
         expected[start:end, 0, :most] = order.masked_fill(values.isinf(), -1)[:, :most]
@@ -74,24 +72,22 @@ def test_indexer(dtype: torch.dtype, form: str, mode: int, count: int) -> None:
         options["block_table"], key_lengths = table.npu(), [20, 32]
     values_too = form != "PA_BSND"
     found, values = torch_npu.npu_lightning_indexer(
-        *(t.npu() for t in operands), actual_seq_lengths_query=ints(lengths), actual_seq_lengths_key=ints(key_lengths),
-        return_value=values_too, **options,
-    )  # fmt: skip
+        *(t.npu() for t in operands),
+        actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_key=ints(key_lengths),
+        return_value=values_too,
+        **options,
+    )
     assert found.tolist() == expected.tolist()
     if values_too and form == "TND":
-        first = indexed(q.double(), k.double(), w.double(), mode)[0].sort(descending=True)[0][
-            :, : min(count, 20)
-        ]
+        first = indexed(q.double(), k.double(), w.double(), mode)[0].sort(descending=True)[0][:, : min(count, 20)]
         compare(values[:3, 0, : min(count, 20)], first, dtype, ulps=4)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("layout", ["TND", "BSND"])
 def test_sums_of_all_scores(dtype: torch.dtype, layout: str) -> None:
-    q, k = (
-        random(8, 8, 128, low=-0.3, high=0.3).to(dtype),
-        random(52, 1, 128, low=-0.3, high=0.3, seed=1).to(dtype),
-    )
+    q, k = (random(8, 8, 128, low=-0.3, high=0.3).to(dtype), random(52, 1, 128, low=-0.3, high=0.3, seed=1).to(dtype))
     w = random(8, 8, seed=2).to(dtype)
     scores = indexed(q.double(), k.double(), w.double(), 3)
     maximum = torch.cat([s.amax(-1) for s in scores])
@@ -117,11 +113,7 @@ def test_indexer_of_eight_bits(form: str, mode: int) -> None:
     )
     w, scale = random(8, 8, seed=2).half(), random(8, 8, low=0.01, high=0.1, seed=3).half()
     key_scale, count = random(52, 1, low=0.01, high=0.1, seed=4).half(), 24
-    wide = (
-        q.double() * scale.double().unsqueeze(-1),
-        k.double() * key_scale.double().unsqueeze(-1),
-        w.double(),
-    )
+    wide = (q.double() * scale.double().unsqueeze(-1), k.double() * key_scale.double().unsqueeze(-1), w.double())
     expected = torch.full((8, 1, count), -1)
     for (start, end), scores in zip(((0, 3), (3, 8)), indexed(*wide, mode), strict=True):
         values, order = scores.sort(descending=True, stable=True)
@@ -130,16 +122,24 @@ def test_indexer_of_eight_bits(form: str, mode: int) -> None:
     operands, lengths, key_lengths = [q, k, w, scale, key_scale], ENDS, KEY_ENDS
     options: dict[str, Any] = {"layout_query": "TND", "layout_key": form}
     if form == "BSND":
-        operands = [batched(t, own, 5 if own is ENDS else 32)
-                    for t, own in zip(operands, (ENDS, KEY_ENDS, ENDS, ENDS, KEY_ENDS), strict=True)]  # fmt: skip
+        operands = [
+            batched(t, own, 5 if own is ENDS else 32)
+            for t, own in zip(operands, (ENDS, KEY_ENDS, ENDS, ENDS, KEY_ENDS), strict=True)
+        ]
         expected, lengths, key_lengths, options = batched(expected + 1, ENDS, 5) - 1, [3, 5], [20, 32], {}
     elif form == "PA_BSND":
         (operands[1], table), operands[4], key_lengths = paged(k), paged(key_scale)[0], [20, 32]
         options["block_table"] = table.npu()
     found = torch_npu.npu_quant_lightning_indexer(
-        *(t.npu() for t in operands), 0, 0, actual_seq_lengths_query=ints(lengths),
-        actual_seq_lengths_key=ints(key_lengths), sparse_count=count, sparse_mode=mode, **options,
-    )  # fmt: skip
+        *(t.npu() for t in operands),
+        0,
+        0,
+        actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_key=ints(key_lengths),
+        sparse_count=count,
+        sparse_mode=mode,
+        **options,
+    )
     assert found.tolist() == expected.tolist()
 
 
@@ -147,9 +147,10 @@ def test_indexer_of_eight_bits(form: str, mode: int) -> None:
 @pytest.mark.parametrize("layout", ["TND", "BSND"])
 def test_gradients_of_the_indexer(dtype: torch.dtype, layout: str) -> None:
     rounded = [
-        random(8, 8, 128, low=-1, high=1).to(dtype), random(52, 1, 128, low=-1, high=1, seed=1).to(dtype),
+        random(8, 8, 128, low=-1, high=1).to(dtype),
+        random(52, 1, 128, low=-1, high=1, seed=1).to(dtype),
         random(8, 8, seed=2).to(dtype),
-    ]  # fmt: skip
+    ]
     exact = [t.double().requires_grad_() for t in rounded]
     indices = torch.tensor([[0, 7, -1], [19, 3, 4], [2, 1, 0]] + [[30, 5, 6], [8, -1, -1]] + [[1, 2, 3]] * 3)
     grad = random(8, 3, seed=5).to(dtype)
@@ -176,13 +177,7 @@ HEADS, WIDTH, ROPE, SCALE = 4, 32, 16, 0.3
 
 
 def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    indices: torch.Tensor,
-    block: int,
-    mode: int,
-    sink: Any = None,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, indices: torch.Tensor, block: int, mode: int, sink: Any = None
 ) -> torch.Tensor:
     rows = []
     for start, end, key_start, key_end in ((0, 3, 0, 20), (3, 8, 20, 52)):
@@ -209,9 +204,11 @@ def chosen(block: int) -> torch.Tensor:
     most = 20 // block, 32 // block
     generator = torch.Generator().manual_seed(4)
     rows = [
-        torch.cat([torch.tensor([(most[s] - 2) if block == 1 else 0]), torch.randperm(most[s], generator=generator)[:2]])
+        torch.cat(
+            [torch.tensor([(most[s] - 2) if block == 1 else 0]), torch.randperm(most[s], generator=generator)[:2]]
+        )
         for s in (0, 0, 0, 1, 1, 1, 1, 1)
-    ]  # fmt: skip
+    ]
     indices = torch.stack(rows)
     for row in indices:
         row[1:][row[1:] == row[0]] = -1
@@ -222,9 +219,7 @@ def chosen(block: int) -> torch.Tensor:
 @pytest.mark.parametrize("form", ["TND", "BSND", "PA_BSND"])
 @pytest.mark.parametrize(("block", "mode"), [(1, 0), (1, 4), (4, 0), (4, 3)])
 @pytest.mark.parametrize("with_sinks", [False, True])
-def test_attention_over_named_keys(
-    dtype: torch.dtype, form: str, block: int, mode: int, with_sinks: bool
-) -> None:
+def test_attention_over_named_keys(dtype: torch.dtype, form: str, block: int, mode: int, with_sinks: bool) -> None:
     q, rope = random(8, HEADS, WIDTH).to(dtype), random(8, HEADS, ROPE, seed=1).to(dtype)
     k, key_rope = random(52, 1, WIDTH, seed=2).to(dtype), random(52, 1, ROPE, seed=3).to(dtype)
     indices = chosen(block)
@@ -232,24 +227,45 @@ def test_attention_over_named_keys(
         indices[:, 0] = torch.tensor([17, 18, 19, 27, 28, 29, 30, 31])
     sink = random(HEADS, seed=6).float() if with_sinks else None
     expected = attention(
-        torch.cat([q, rope], -1).double(), torch.cat([k, key_rope], -1).double(), k.double(), indices, block, mode,
+        torch.cat([q, rope], -1).double(),
+        torch.cat([k, key_rope], -1).double(),
+        k.double(),
+        indices,
+        block,
+        mode,
         None if sink is None else sink.double(),
-    )  # fmt: skip
+    )
     lengths, key_lengths, table = ENDS, KEY_ENDS, None
     operands = [q, k, indices.int().unsqueeze(1), rope, key_rope]
     if form == "BSND":
-        operands = [batched(t, ENDS if i in (0, 2, 3) else KEY_ENDS, 5 if i in (0, 2, 3) else 32)
-                    for i, t in enumerate(operands)]  # fmt: skip
+        operands = [
+            batched(t, ENDS if i in (0, 2, 3) else KEY_ENDS, 5 if i in (0, 2, 3) else 32)
+            for i, t in enumerate(operands)
+        ]
         lengths, key_lengths, expected = [3, 5], [20, 32], batched(expected, ENDS, 5)
     elif form == "PA_BSND":
         (operands[1], table), operands[4], key_lengths = paged(k), paged(key_rope)[0], [20, 32]
     query, key, named, query_rope, key_part = (t.npu() for t in operands)
     out, maximum, total = torch_npu.npu_sparse_flash_attention(
-        query, key, key, named, SCALE, query_rope=query_rope, key_rope=key_part, sparse_block_size=block,
-        block_table=None if table is None else table.npu(), actual_seq_lengths_query=ints(lengths),
-        actual_seq_lengths_kv=ints(key_lengths), layout_query="BSND" if form == "BSND" else "TND", layout_kv=form,
-        sparse_mode=mode, pre_tokens=9, next_tokens=0, attention_mode=2, sinks=None if sink is None else sink.npu(),
-    )  # fmt: skip
+        query,
+        key,
+        key,
+        named,
+        SCALE,
+        query_rope=query_rope,
+        key_rope=key_part,
+        sparse_block_size=block,
+        block_table=None if table is None else table.npu(),
+        actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_kv=ints(key_lengths),
+        layout_query="BSND" if form == "BSND" else "TND",
+        layout_kv=form,
+        sparse_mode=mode,
+        pre_tokens=9,
+        next_tokens=0,
+        attention_mode=2,
+        sinks=None if sink is None else sink.npu(),
+    )
     compare(out, expected, dtype, ulps=4)
     assert maximum.numel() == 0 and total.numel() == 0
 
@@ -265,26 +281,31 @@ def test_attention_over_stored_keys(dtype: torch.dtype, form: str, block: int, m
     stored = torch.cat([numbers, rope.view(torch.int8), factors.view(torch.int8)], 1).unsqueeze(1)
     value = (numbers.float() * factors.repeat_interleave(128, 1)).to(dtype).unsqueeze(1).double()
     indices = chosen(block)
-    expected = attention(
-        q.double(), torch.cat([value, rope.double().unsqueeze(1)], -1), value, indices, block, mode
-    )
+    expected = attention(q.double(), torch.cat([value, rope.double().unsqueeze(1)], -1), value, indices, block, mode)
     operands, lengths, key_lengths = [q, stored, indices.int().unsqueeze(1)], ENDS, KEY_ENDS
     options: dict[str, Any] = {"layout_query": "TND", "layout_kv": form}
     if form == "BSND":
-        operands = [
-            batched(operands[0], ENDS, 5),
-            batched(stored, KEY_ENDS, 32),
-            batched(operands[2], ENDS, 5),
-        ]
+        operands = [batched(operands[0], ENDS, 5), batched(stored, KEY_ENDS, 32), batched(operands[2], ENDS, 5)]
         expected, lengths, key_lengths, options = batched(expected, ENDS, 5), [3, 5], [20, 32], {}
     elif form == "PA_BSND":
         (operands[1], table), key_lengths = paged(stored), [20, 32]
         options["block_table"] = table.npu()
     query, key, named = (t.npu() for t in operands)
     out = torch_npu.npu_kv_quant_sparse_flash_attention(
-        query, key, key, named, SCALE, 2, 2, actual_seq_lengths_query=ints(lengths),
-        actual_seq_lengths_kv=ints(key_lengths), sparse_block_size=block, sparse_mode=mode, attention_mode=2, **options,
-    )  # fmt: skip
+        query,
+        key,
+        key,
+        named,
+        SCALE,
+        2,
+        2,
+        actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_kv=ints(key_lengths),
+        sparse_block_size=block,
+        sparse_mode=mode,
+        attention_mode=2,
+        **options,
+    )
     compare(out, expected, dtype, ulps=4)
 
 
@@ -301,9 +322,27 @@ def test_stored_keys_of_other_sizes_are_refused() -> None:
         (torch.zeros(1, 16, 1, 672, dtype=torch.int8, device="npu"), 64, 64, TILING_REFUSED, "tile_size 64"),
     ):
         status, message = first_phase(
-            "aclnnKvQuantSparseFlashAttention", query, keys, keys, named, *nothing, 1.0, 2, 2, 1, "BSND", "BSND", 3, 0, 0,
-            2, 1, tile, rope, out,
-        )  # fmt: skip
+            "aclnnKvQuantSparseFlashAttention",
+            query,
+            keys,
+            keys,
+            named,
+            *nothing,
+            1.0,
+            2,
+            2,
+            1,
+            "BSND",
+            "BSND",
+            3,
+            0,
+            0,
+            2,
+            1,
+            tile,
+            rope,
+            out,
+        )
         assert status == code and words in message, message
 
 
@@ -328,21 +367,42 @@ def test_gradients_over_named_keys(dtype: torch.dtype, layout: str, with_ropes: 
 
     if layout == "BSND":
         lengths, key_lengths = [3, 5], [20, 32]
-    query, key, value, query_rope, key_rope = (
-        placed(t, own).npu() for t, own in zip(rounded, ends, strict=True)
-    )
+    query, key, value, query_rope, key_rope = (placed(t, own).npu() for t, own in zip(rounded, ends, strict=True))
     named = placed(indices.int().unsqueeze(1), ENDS).npu()
     ropes = {"query_rope": query_rope, "key_rope": key_rope} if with_ropes else {}
     mode = 2 if with_ropes else 0
     out, maximum, total = torch_npu.npu_sparse_flash_attention(
-        query, key, value, named, SCALE, sparse_block_size=4, actual_seq_lengths_query=ints(lengths),
-        actual_seq_lengths_kv=ints(key_lengths), layout_query=layout, layout_kv=layout, attention_mode=mode,
-        return_softmax_lse=True, **ropes,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        named,
+        SCALE,
+        sparse_block_size=4,
+        actual_seq_lengths_query=ints(lengths),
+        actual_seq_lengths_kv=ints(key_lengths),
+        layout_query=layout,
+        layout_kv=layout,
+        attention_mode=mode,
+        return_softmax_lse=True,
+        **ropes,
+    )
     found = torch_npu.npu_sparse_flash_attention_grad(
-        query, key, value, named, placed(grad, ENDS).npu(), out, maximum, total, SCALE, 4,
-        actual_seq_qlen=ints(lengths), actual_seq_kvlen=ints(key_lengths), layout=layout, attention_mode=mode, **ropes,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        named,
+        placed(grad, ENDS).npu(),
+        out,
+        maximum,
+        total,
+        SCALE,
+        4,
+        actual_seq_qlen=ints(lengths),
+        actual_seq_kvlen=ints(key_lengths),
+        layout=layout,
+        attention_mode=mode,
+        **ropes,
+    )
     for a, e, own in zip(found, wanted, ends, strict=False):
         compare(a, placed(e, own), dtype, ulps=16, scale=1.0)
 
@@ -355,14 +415,23 @@ def arguments(name: str, **given: Any) -> list[Any]:
 
     named = torch.zeros(1, 1, 1, 4, dtype=torch.int32, device="npu")
     call: dict[str, Any] = {
-        "query": f(1, 1, 2, 128), "key": f(1, 16, 1, 128), "value": f(1, 16, 1, 128), "weights": f(1, 1, 2),
-        "sparseIndicesOut": named, "sparseIndices": named, "sparseCount": 4, "sparseMode": 3, "scaleValue": 1.0,
-        "sparseBlockSizeOptional": 1, "attentionOut": f(1, 1, 2, 128), "returnValues": False, "returnSoftmaxLse": False,
-        **dict.fromkeys(("layoutQueryOptional", "layoutKeyOptional", "layoutKvOptional"), "BSND"), **given,
-    }  # fmt: skip
-    return [
-        call.get(param, 0 if kind == "int64_t" else None) for kind, param, _ in SIGNATURES[name]["params"]
-    ]
+        "query": f(1, 1, 2, 128),
+        "key": f(1, 16, 1, 128),
+        "value": f(1, 16, 1, 128),
+        "weights": f(1, 1, 2),
+        "sparseIndicesOut": named,
+        "sparseIndices": named,
+        "sparseCount": 4,
+        "sparseMode": 3,
+        "scaleValue": 1.0,
+        "sparseBlockSizeOptional": 1,
+        "attentionOut": f(1, 1, 2, 128),
+        "returnValues": False,
+        "returnSoftmaxLse": False,
+        **dict.fromkeys(("layoutQueryOptional", "layoutKeyOptional", "layoutKvOptional"), "BSND"),
+        **given,
+    }
+    return [call.get(param, 0 if kind == "int64_t" else None) for kind, param, _ in SIGNATURES[name]["params"]]
 
 
 @pytest.mark.parametrize(
@@ -374,11 +443,14 @@ def arguments(name: str, **given: Any) -> list[Any]:
         ("aclnnLightningIndexer", {"sparseCount": 5}, INVALID_ARGUMENT, "sparseIndicesOut has shape"),
         ("aclnnSparseFlashAttention", {"attentionMode": 2}, INVALID_ARGUMENT, "attentionMode"),
         ("aclnnSparseFlashAttentionV2", {"sinksOptional": torch.ones(3)}, INVALID_ARGUMENT, "sinksOptional"),
-        ("aclnnSparseFlashAttention",
-         {"query": torch.ones(1, 1, 3, 128).half(), "attentionOut": torch.ones(1, 1, 3, 128).half()}, TILING_REFUSED,
-         "power of two"),
+        (
+            "aclnnSparseFlashAttention",
+            {"query": torch.ones(1, 1, 3, 128).half(), "attentionOut": torch.ones(1, 1, 3, 128).half()},
+            TILING_REFUSED,
+            "power of two",
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals(name: str, changed: dict[str, Any], code: int, words: str) -> None:
     assert first_phase(name, *arguments(name)) == (0, "")
     on_npu = {param: t.npu() if isinstance(t, torch.Tensor) else t for param, t in changed.items()}

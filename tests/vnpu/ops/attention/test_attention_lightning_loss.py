@@ -30,9 +30,14 @@ def drawn(rows: int, keys: int, groups: int, width: int, dtype: torch.dtype, wei
         return (torch.rand(shape) - 0.5).to(dtype)
 
     return Lesson(
-        r(rows, HEADS, width), r(keys, groups, width), r(rows, OWN, 128), r(keys, 1, 128),
-        (torch.rand(rows, OWN) - 0.3).to(weights), r(rows, HEADS, 64), r(keys, groups, 64),
-    )  # fmt: skip
+        r(rows, HEADS, width),
+        r(keys, groups, width),
+        r(rows, OWN, 128),
+        r(keys, 1, 128),
+        (torch.rand(rows, OWN) - 0.3).to(weights),
+        r(rows, HEADS, 64),
+        r(keys, groups, 64),
+    )
 
 
 def ends(lengths: list[int]) -> list[int]:
@@ -90,9 +95,7 @@ def compare(results: list[torch.Tensor], loss: torch.Tensor, wanted: list[Expect
         step = {HALF: 1e-3, BFLOAT: 8e-3, F32: 1e-6}[actual.dtype]
         # The gradient of the products is rounded, too, before it is multiplied.
         rounding = 0 if actual.dtype == F32 else 2 * step * float(exact.abs().max())
-        torch.testing.assert_close(
-            actual.cpu().double().view(exact.shape), exact, rtol=2 * step, atol=rounding + 1e-6
-        )
+        torch.testing.assert_close(actual.cpu().double().view(exact.shape), exact, rtol=2 * step, atol=rounding + 1e-6)
     assert loss.item() == pytest.approx(sum(one.loss for one in wanted), rel=1e-5)
 
 
@@ -128,22 +131,37 @@ def test_all_keys(
         for each in ([one.own_maximum for one in wanted], [one.own_sum for one in wanted])
     ]
     maximum, total = (
-        arranged(packed, each, HEADS)
-        for each in ([one.maximum for one in wanted], [one.sum for one in wanted])
+        arranged(packed, each, HEADS) for each in ([one.maximum for one in wanted], [one.sum for one in wanted])
     )
     results = [torch.full_like(one, 7) for one in (query_index, key_index, weight)]
     loss = torch.full((1,), 7.0, device="npu")
     lengths = [ends(rows), ends(keys)] if packed else [None, None]
     ropes = [query_rope, key_rope] if roped else [None, None]
-    run("aclnnDenseLightningIndexerGradKLLoss", query, key, query_index, key_index, weight, maximum, total, *own, *ropes,
-        *lengths, SCALE, layout, 3, NEVER, NEVER, *results, loss)  # fmt: skip
+    run(
+        "aclnnDenseLightningIndexerGradKLLoss",
+        query,
+        key,
+        query_index,
+        key_index,
+        weight,
+        maximum,
+        total,
+        *own,
+        *ropes,
+        *lengths,
+        SCALE,
+        layout,
+        3,
+        NEVER,
+        NEVER,
+        *results,
+        loss,
+    )
     compare(results, loss, wanted)
 
 
 @pytest.mark.parametrize(("layout", "rows", "keys", "dtype", "weights"), CASES)
-def test_chosen_keys(
-    layout: str, rows: list[int], keys: list[int], dtype: torch.dtype, weights: torch.dtype
-) -> None:
+def test_chosen_keys(layout: str, rows: list[int], keys: list[int], dtype: torch.dtype, weights: torch.dtype) -> None:
     lesson = drawn(sum(rows), sum(keys), 1, 512, dtype, weights)
     chosen = []
     for r, k in zip(rows, keys, strict=True):
@@ -166,8 +184,28 @@ def test_chosen_keys(
     results = [torch.full_like(one, 7) for one in (query_index, key_index, weight)]
     loss = torch.full((1,), 7.0, device="npu")
     lengths = [ends(rows), ends(keys)] if packed else [None, None]
-    run("aclnnSparseLightningIndexerGradKLLoss", query, key, query_index, key_index, weight, indices.npu(), maximum, total,
-        query_rope, key_rope, *lengths, SCALE, layout, 3, NEVER, NEVER, False, *results, loss)  # fmt: skip
+    run(
+        "aclnnSparseLightningIndexerGradKLLoss",
+        query,
+        key,
+        query_index,
+        key_index,
+        weight,
+        indices.npu(),
+        maximum,
+        total,
+        query_rope,
+        key_rope,
+        *lengths,
+        SCALE,
+        layout,
+        3,
+        NEVER,
+        NEVER,
+        False,
+        *results,
+        loss,
+    )
     compare(results, loss, wanted)
 
 
@@ -180,12 +218,31 @@ def test_fewer_keys_than_a_query_sees() -> None:
     maximum, total = arranged(True, [wanted.maximum], 1), arranged(True, [wanted.sum], 1)
     results = [torch.full_like(one, 7) for one in (query_index, key_index, weight)]
     loss = torch.full((1,), 7.0, device="npu")
-    run("aclnnSparseLightningIndexerGradKLLoss", query, key, query_index, key_index, weight, index.npu(), maximum, total,
-        query_rope, key_rope, [1], [1030], SCALE, "TND", 3, NEVER, NEVER, True, *results, loss)  # fmt: skip
-    compare(results, loss, [wanted])
-    assert (
-        not results[1].cpu()[[place for place in range(1030) if place not in index.flatten().tolist()]].any()
+    run(
+        "aclnnSparseLightningIndexerGradKLLoss",
+        query,
+        key,
+        query_index,
+        key_index,
+        weight,
+        index.npu(),
+        maximum,
+        total,
+        query_rope,
+        key_rope,
+        [1],
+        [1030],
+        SCALE,
+        "TND",
+        3,
+        NEVER,
+        NEVER,
+        True,
+        *results,
+        loss,
     )
+    compare(results, loss, [wanted])
+    assert not results[1].cpu()[[place for place in range(1030) if place not in index.flatten().tolist()]].any()
 
 
 def h(*shape: int, dtype: torch.dtype = HALF) -> torch.Tensor:
@@ -196,12 +253,24 @@ def said(name: str, **other: Any) -> tuple[int, str]:
     sparse = "Sparse" in name
     groups, width = (1, 512) if sparse else (HEADS, 128)
     given: dict[str, Any] = {
-        "query": h(3, HEADS, width), "key": h(4, groups, width), "query_index": h(3, OWN, 128), "key_index": h(4, 1, 128),
-        "weights": h(3, OWN), "indices": torch.zeros(3, 1, 1024, dtype=torch.int32, device="npu"),
-        "maximum": h(groups, 3, HEADS // groups, dtype=F32), "sum": h(groups, 3, HEADS // groups, dtype=F32),
-        "own_maximum": h(1, 3, dtype=F32), "own_sum": h(1, 3, dtype=F32), "query_rope": h(3, HEADS, 64),
-        "key_rope": h(4, groups, 64), "rows": [3], "keys": [4], "layout": "TND", "mode": 3, "loss": h(1, dtype=F32),
-    }  # fmt: skip
+        "query": h(3, HEADS, width),
+        "key": h(4, groups, width),
+        "query_index": h(3, OWN, 128),
+        "key_index": h(4, 1, 128),
+        "weights": h(3, OWN),
+        "indices": torch.zeros(3, 1, 1024, dtype=torch.int32, device="npu"),
+        "maximum": h(groups, 3, HEADS // groups, dtype=F32),
+        "sum": h(groups, 3, HEADS // groups, dtype=F32),
+        "own_maximum": h(1, 3, dtype=F32),
+        "own_sum": h(1, 3, dtype=F32),
+        "query_rope": h(3, HEADS, 64),
+        "key_rope": h(4, groups, 64),
+        "rows": [3],
+        "keys": [4],
+        "layout": "TND",
+        "mode": 3,
+        "loss": h(1, dtype=F32),
+    }
     given |= other
     names = ["query", "key", "query_index", "key_index", "weights"]
     names += ["indices", "maximum", "sum"] if sparse else ["maximum", "sum", "own_maximum", "own_sum"]
@@ -242,12 +311,7 @@ def test_refused_beside() -> None:
     for name, other, code, words in (
         (DENSE, {"own_sum": h(3, dtype=F32)}, TILING, "softmaxSumIndex"),
         (SPARSE, {"query_rope": None, "key_rope": None}, TILING, "queryRope is null"),
-        (
-            SPARSE,
-            {"indices": torch.zeros(3, 1, 1000, dtype=torch.int32, device="npu")},
-            TILING,
-            "multiples of 1024",
-        ),
+        (SPARSE, {"indices": torch.zeros(3, 1, 1000, dtype=torch.int32, device="npu")}, TILING, "multiples of 1024"),
     ):
         status, message = said(name, **other)  # type: ignore[arg-type]
         assert status == code and words in message, message

@@ -46,9 +46,7 @@ def fractal(weight: torch.Tensor) -> torch.Tensor:
 class Case:
     """Operands, and by `expect` what becomes of them. `weights`, `keeps`: weightQuantMode and kvCacheQuantMode."""
 
-    def __init__(
-        self, weights: int, keeps: int, cache: str, shape: tuple[int, ...], *, smooth: bool = False
-    ) -> None:
+    def __init__(self, weights: int, keeps: int, cache: str, shape: tuple[int, ...], *, smooth: bool = False) -> None:
         torch.manual_seed(weights * 10 + keeps)
         self.weights, self.keeps, self.cache, self.shape = weights, keeps, cache, shape
         self.tokens = math.prod(shape)
@@ -61,11 +59,7 @@ class Case:
 
         inner, upper = (whole if weights == 2 else real), (whole if weights else real)
         self.x = inner(self.tokens, HIDDEN).view(*shape, HIDDEN)
-        self.down, self.up, self.down_kv = (
-            inner(HIDDEN, WIDE),
-            upper(WIDE, UPPER),
-            inner(HIDDEN, NARROW + TURNED),
-        )
+        self.down, self.up, self.down_kv = (inner(HIDDEN, WIDE), upper(WIDE, UPPER), inner(HIDDEN, NARROW + TURNED))
         self.key = (torch.randn(HEADS, WIDTH, NARROW) / 11).to(BFLOAT)
         self.gamma_q, self.gamma_kv = (torch.rand(size).to(BFLOAT) + 0.5 for size in (WIDE, NARROW))
         angle = torch.rand(*shape, TURNED) * 6
@@ -111,9 +105,7 @@ class Case:
         cos, sin = (angle.double().view(self.tokens, 1, TURNED) for angle in (self.cos, self.sin))
         a, b = x[..., 0::2], x[..., 1::2]
         half = TURNED // 2
-        return torch.cat(
-            (a * cos[..., :half] - b * sin[..., :half], b * cos[..., half:] + a * sin[..., half:]), -1
-        )
+        return torch.cat((a * cos[..., :half] - b * sin[..., :half], b * cos[..., half:] + a * sin[..., half:]), -1)
 
     def normed(self, x: torch.Tensor, gamma: torch.Tensor, factor: float) -> torch.Tensor:
         return x / (x.square().mean(-1, keepdim=True) + EPSILON).sqrt() * gamma.double() * factor
@@ -161,21 +153,44 @@ class Case:
         outs = {name: out.npu() for name, out in outs.items()} | {"kv": self.kv.npu(), "kr": self.kr.npu()}
         index = there(self.index)
         given = {
-            "tokenX": self.x.npu(), "weightDq": fractal(self.down), "weightUqQr": fractal(self.up),
-            "weightUk": self.key.npu(), "weightDkvKr": fractal(self.down_kv), "rmsnormGammaCq": self.gamma_q.npu(),
-            "rmsnormGammaCkv": self.gamma_kv.npu(), "ropeSin": self.sin.npu(), "ropeCos": self.cos.npu(),
-            "cacheIndex": index, "cacheIndexOptional": index, "kvCacheRef": outs["kv"], "krCacheRef": outs["kr"],
-            "dequantScaleXOptional": s.get("x"), "dequantScaleWDqOptional": s.get("down"),
-            "dequantScaleWUqQrOptional": s.get("up"), "dequantScaleWDkvKrOptional": s.get("down_kv"),
-            "quantScaleCkvOptional": s.get("kv"), "quantScaleCkrOptional": s.get("kr"),
-            "smoothScalesCqOptional": s.get("smooth"), "actualSeqLenOptional": there(self.lengths),
-            "rmsnormEpsilonCq": EPSILON, "rmsnormEpsilonCkv": EPSILON, "cacheModeOptional": self.cache,
-            "weightQuantMode": self.weights, "kvCacheQuantMode": self.keeps, "queryQuantMode": int(self.keeps == 1),
-            "ckvkrRepoMode": int(self.keeps == 3), "quantScaleRepoMode": int(self.keeps == 3), "tileSize": 128,
-            "qcQrScale": FACTOR_Q, "kcScale": FACTOR_KV, "queryOut": outs["query"], "queryRopeOut": outs["positions"],
-            "dequantScaleQNopeOutOptional": outs.get("query_scale"), "queryNormOutOptional": outs["normed"],
+            "tokenX": self.x.npu(),
+            "weightDq": fractal(self.down),
+            "weightUqQr": fractal(self.up),
+            "weightUk": self.key.npu(),
+            "weightDkvKr": fractal(self.down_kv),
+            "rmsnormGammaCq": self.gamma_q.npu(),
+            "rmsnormGammaCkv": self.gamma_kv.npu(),
+            "ropeSin": self.sin.npu(),
+            "ropeCos": self.cos.npu(),
+            "cacheIndex": index,
+            "cacheIndexOptional": index,
+            "kvCacheRef": outs["kv"],
+            "krCacheRef": outs["kr"],
+            "dequantScaleXOptional": s.get("x"),
+            "dequantScaleWDqOptional": s.get("down"),
+            "dequantScaleWUqQrOptional": s.get("up"),
+            "dequantScaleWDkvKrOptional": s.get("down_kv"),
+            "quantScaleCkvOptional": s.get("kv"),
+            "quantScaleCkrOptional": s.get("kr"),
+            "smoothScalesCqOptional": s.get("smooth"),
+            "actualSeqLenOptional": there(self.lengths),
+            "rmsnormEpsilonCq": EPSILON,
+            "rmsnormEpsilonCkv": EPSILON,
+            "cacheModeOptional": self.cache,
+            "weightQuantMode": self.weights,
+            "kvCacheQuantMode": self.keeps,
+            "queryQuantMode": int(self.keeps == 1),
+            "ckvkrRepoMode": int(self.keeps == 3),
+            "quantScaleRepoMode": int(self.keeps == 3),
+            "tileSize": 128,
+            "qcQrScale": FACTOR_Q,
+            "kcScale": FACTOR_KV,
+            "queryOut": outs["query"],
+            "queryRopeOut": outs["positions"],
+            "dequantScaleQNopeOutOptional": outs.get("query_scale"),
+            "queryNormOutOptional": outs["normed"],
             "dequantScaleQNormOutOptional": outs.get("normed_scale"),
-        }  # fmt: skip
+        }
         return given, outs
 
     def places(self) -> list[int]:
@@ -184,9 +199,7 @@ class Case:
         if not self.cache.startswith("PA_BLK"):
             return self.index.flatten().tolist()
         ends = (
-            [self.shape[1] * (b + 1) for b in range(self.shape[0])]
-            if self.lengths is None
-            else self.lengths.tolist()
+            [self.shape[1] * (b + 1) for b in range(self.shape[0])] if self.lengths is None else self.lengths.tolist()
         )
         pages, found, start = self.index.flatten().tolist(), [], 0
         for end in ends:
@@ -199,9 +212,7 @@ class Case:
         if self.cache.endswith("_NZ"):
             block = 32 // cache.element_size()
             cache = cache.view(self.pages, -1, SIZE, block).transpose(1, 2)
-        return cache.reshape(
-            -1, cache.shape[-1] if not self.cache.endswith("_NZ") else cache.shape[2] * cache.shape[3]
-        )
+        return cache.reshape(-1, cache.shape[-1] if not self.cache.endswith("_NZ") else cache.shape[2] * cache.shape[3])
 
 
 def near(actual: torch.Tensor, expected: torch.Tensor) -> None:
@@ -243,9 +254,7 @@ def check(case: Case, third: bool) -> None:
     near(kr[kept], positions * case.scales["kr"].double() if case.keeps == 2 else positions)
 
 
-@pytest.mark.parametrize(
-    ("weights", "keeps"), [(0, 0), (1, 0), (1, 2), (1, 3), (2, 0), (2, 1), (2, 3)], ids=str
-)
+@pytest.mark.parametrize(("weights", "keeps"), [(0, 0), (1, 0), (1, 2), (1, 3), (2, 0), (2, 1), (2, 3)], ids=str)
 @pytest.mark.parametrize(("cache", "shape"), [("PA_BSND", (2, 3)), ("TND", (5,))])
 def test_modes_of_the_third_version(weights: int, keeps: int, cache: str, shape: tuple[int, ...]) -> None:
     check(Case(weights, keeps, cache, shape, smooth=weights == 1), third=True)
@@ -259,13 +268,7 @@ def test_modes_of_the_second_version(weights: int, keeps: int, cache: str) -> No
 
 @pytest.mark.parametrize(
     ("cache", "shape"),
-    [
-        ("BSND", (2, 3)),
-        ("PA_NZ", (3,)),
-        ("PA_BLK_BSND", (2, 17)),
-        ("PA_BLK_NZ", (2, 17)),
-        ("PA_BLK_BSND", (27,)),
-    ],
+    [("BSND", (2, 3)), ("PA_NZ", (3,)), ("PA_BLK_BSND", (2, 17)), ("PA_BLK_NZ", (2, 17)), ("PA_BLK_BSND", (27,))],
 )
 def test_caches(cache: str, shape: tuple[int, ...]) -> None:
     check(Case(0, 0, cache, shape), third=True)
@@ -274,13 +277,25 @@ def test_caches(cache: str, shape: tuple[int, ...]) -> None:
 def by_torch_npu(case: Case) -> tuple[torch.Tensor, ...]:
     given, _ = case.arguments(True)
     names = [
-        "tokenX", "weightDq", "weightUqQr", "weightUk", "weightDkvKr", "rmsnormGammaCq", "rmsnormGammaCkv", "ropeSin",
-        "ropeCos", "kvCacheRef", "krCacheRef",
-    ]  # fmt: skip
+        "tokenX",
+        "weightDq",
+        "weightUqQr",
+        "weightUk",
+        "weightDkvKr",
+        "rmsnormGammaCq",
+        "rmsnormGammaCkv",
+        "ropeSin",
+        "ropeCos",
+        "kvCacheRef",
+        "krCacheRef",
+    ]
     return torch_npu.npu_mla_prolog_v3(
-        *(given[name] for name in names), cache_index=given["cacheIndexOptional"], rmsnorm_epsilon_cq=EPSILON,
-        rmsnorm_epsilon_ckv=EPSILON, cache_mode="PA_BSND",
-    )  # fmt: skip
+        *(given[name] for name in names),
+        cache_index=given["cacheIndexOptional"],
+        rmsnorm_epsilon_cq=EPSILON,
+        rmsnorm_epsilon_ckv=EPSILON,
+        cache_mode="PA_BSND",
+    )
 
 
 def test_by_torch_npu() -> None:
@@ -299,14 +314,28 @@ def test_the_first_version_of_the_old_api(weights: int, keeps: int, cache: str) 
     case = Case(weights, keeps, cache, (2, 2))
     given, _ = case.arguments(False)
     names = [
-        "tokenX", "weightDq", "weightUqQr", "weightUk", "weightDkvKr", "rmsnormGammaCq", "rmsnormGammaCkv", "ropeSin",
-        "ropeCos", "cacheIndex", "kvCacheRef", "krCacheRef",
-    ]  # fmt: skip
+        "tokenX",
+        "weightDq",
+        "weightUqQr",
+        "weightUk",
+        "weightDkvKr",
+        "rmsnormGammaCq",
+        "rmsnormGammaCkv",
+        "ropeSin",
+        "ropeCos",
+        "cacheIndex",
+        "kvCacheRef",
+        "krCacheRef",
+    ]
     query, positions, kv, kr = torch_npu.npu_mla_prolog(
-        *(given[name] for name in names), dequant_scale_w_uq_qr=given["dequantScaleWUqQrOptional"],
-        quant_scale_ckv=given["quantScaleCkvOptional"], quant_scale_ckr=given["quantScaleCkrOptional"],
-        rmsnorm_epsilon_cq=EPSILON, rmsnorm_epsilon_ckv=EPSILON, cache_mode=cache,
-    )  # fmt: skip
+        *(given[name] for name in names),
+        dequant_scale_w_uq_qr=given["dequantScaleWUqQrOptional"],
+        quant_scale_ckv=given["quantScaleCkvOptional"],
+        quant_scale_ckr=given["quantScaleCkrOptional"],
+        rmsnorm_epsilon_cq=EPSILON,
+        rmsnorm_epsilon_ckv=EPSILON,
+        cache_mode=cache,
+    )
     found = case.expect((1.0, 1.0))
     near(query, found["query"])
     near(positions, found["positions"])
@@ -357,9 +386,7 @@ def test_refused(version: int) -> None:
     index = "cacheIndexOptional" if version == 3 else "cacheIndex"
 
     def said(**other: Any) -> tuple[int, str]:
-        return first_phase(
-            name, *({**given, **other}.get(param) for _, param, _ in SIGNATURES[name]["params"])
-        )
+        return first_phase(name, *({**given, **other}.get(param) for _, param, _ in SIGNATURES[name]["params"]))
 
     assert said() == (0, "")
     cases: list[tuple[dict[str, Any], str]] = [
@@ -375,7 +402,7 @@ def test_refused(version: int) -> None:
         ({"quantScaleCkrOptional": None}, "quantScaleCkrOptional is null"),
         ({"dequantScaleXOptional": f(3, 1, dtype=F32)}, "dequantScaleXOptional is given"),
         ({"queryOut": f(3, HEADS, 500)}, "queryOut"),
-    ]  # fmt: skip
+    ]
     if version == 3:
         cases += [
             ({"weightQuantMode": 3}, "weightQuantMode is 3"),

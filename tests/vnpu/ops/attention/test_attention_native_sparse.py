@@ -36,9 +36,7 @@ def test_compression_and_its_gradient(dtype: torch.dtype, ends: list[int]) -> No
     out = torch_npu.npu_nsa_compress(x.npu(), weight.npu(), BLOCK, STRIDE, actual_seq_len=ends)
     compare(out, expected, dtype, ulps=4)
     grad = random(*expected.shape, seed=2).to(dtype)
-    found = torch_npu.npu_nsa_compress_grad(
-        grad.npu(), x.npu(), weight.npu(), BLOCK, STRIDE, actual_seq_len=ends
-    )
+    found = torch_npu.npu_nsa_compress_grad(grad.npu(), x.npu(), weight.npu(), BLOCK, STRIDE, actual_seq_len=ends)
     wanted: Any = [torch.zeros_like(t) for t in exact]  # without a window
     if expected.requires_grad:
         wanted = torch.autograd.grad(expected, exact, grad.double())
@@ -60,9 +58,16 @@ def test_compression_of_the_last_tokens(dtype: torch.dtype) -> None:
         expected[slots[b]] = (tokens * weight.double().unsqueeze(-1)).sum(0)
     on_npu = cache.npu()
     torch_npu.npu_nsa_compress_infer(
-        pages.npu(), weight.npu(), slots.npu(), BLOCK, STRIDE, 32, block_table=table.npu(), actual_seq_len=lengths,
+        pages.npu(),
+        weight.npu(),
+        slots.npu(),
+        BLOCK,
+        STRIDE,
+        32,
+        block_table=table.npu(),
+        actual_seq_len=lengths,
         cache=on_npu,
-    )  # fmt: skip
+    )
     compare(on_npu, expected, dtype, ulps=4)
     together = torch.cat([pages[table[b].long()].flatten(0, 1)[:n] for b, n in enumerate(lengths)])
     behind = cache.npu()
@@ -113,10 +118,21 @@ def test_attention_over_compressed_keys(dtype: torch.dtype, masked: bool) -> Non
                     own[always[row]] = 1e9
                 indices.append(own.sort(descending=True, stable=True)[1][:count])
     out, chosen_blocks, maximum, total = torch_npu.npu_nsa_compress_attention(
-        q.npu(), k.npu(), v.npu(), 0.3, heads, BLOCK, STRIDE, chosen, count, atten_mask=None if mask is None else mask.npu(),
-        topk_mask=None if always is None else always.npu(), actual_seq_qlen=ends, actual_cmp_seq_kvlen=key_ends,
+        q.npu(),
+        k.npu(),
+        v.npu(),
+        0.3,
+        heads,
+        BLOCK,
+        STRIDE,
+        chosen,
+        count,
+        atten_mask=None if mask is None else mask.npu(),
+        topk_mask=None if always is None else always.npu(),
+        actual_seq_qlen=ends,
+        actual_cmp_seq_kvlen=key_ends,
         actual_sel_seq_kvlen=block_ends,
-    )  # fmt: skip
+    )
     compare(out, torch.stack(expected), dtype, ulps=4)
     assert chosen_blocks.tolist() == torch.stack(indices).view(7, groups, count).tolist()
     compare(maximum, torch.stack(maxima).expand(7, heads, 8), torch.float32, ulps=16)
@@ -131,10 +147,9 @@ def test_attention_over_chosen_blocks(dtype: torch.dtype, masked: bool) -> None:
     rounded = [random(*shape, low=-1, high=1, seed=i).to(dtype) for i, shape in enumerate(shapes)]
     exact = [t.double().requires_grad_() for t in rounded]
     generator = torch.Generator().manual_seed(3)
-    indices = torch.stack([
-        torch.randperm(4 if token < 3 else 3, generator=generator)[:2]
-        for token in range(8) for _ in range(groups)
-    ]).view(8, groups, 2)  # fmt: skip
+    indices = torch.stack(
+        [torch.randperm(4 if token < 3 else 3, generator=generator)[:2] for token in range(8) for _ in range(groups)]
+    ).view(8, groups, 2)
     if masked:
         indices[..., 0] = 0  # a query sees its own position at least
         indices[..., 1] = 2
@@ -142,9 +157,7 @@ def test_attention_over_chosen_blocks(dtype: torch.dtype, masked: bool) -> None:
     for (start, end), (key_start, _) in zip(spans(ends), spans(key_ends), strict=True):
         for token in range(start, end):
             for group in range(groups):
-                at = torch.cat(
-                    [torch.arange(i * size, (i + 1) * size) for i in indices[token, group].tolist()]
-                )
+                at = torch.cat([torch.arange(i * size, (i + 1) * size) for i in indices[token, group].tolist()])
                 if masked:
                     at = at[at <= token - start]
                 key, value = (t[key_start + at, group] for t in exact[1:])
@@ -209,9 +222,21 @@ def test_increments_over_compressed_keys(dtype: torch.dtype, layout: str) -> Non
             indices.append([0, blocks - 2, blocks - 1, *best.tolist()])
     placed = q if layout == "TND" else q.unsqueeze(1)
     out, chosen_blocks = torch_npu.npu_nsa_compress_attention_infer(
-        placed.npu(), k.npu(), v.npu(), 0.3, heads, groups, chosen, count, page, BLOCK, STRIDE, layout=layout,
-        block_table=table.npu(), actual_cmp_seq_kvlen=lengths,
-    )  # fmt: skip
+        placed.npu(),
+        k.npu(),
+        v.npu(),
+        0.3,
+        heads,
+        groups,
+        chosen,
+        count,
+        page,
+        BLOCK,
+        STRIDE,
+        layout=layout,
+        block_table=table.npu(),
+        actual_cmp_seq_kvlen=lengths,
+    )
     compare(out, torch.cat(expected).view(placed.shape), dtype, ulps=4)
     assert chosen_blocks.flatten().tolist() == [i for row in indices for i in row]
 
@@ -238,9 +263,21 @@ def test_increments_over_chosen_blocks(dtype: torch.dtype, layout: str) -> None:
     if layout == "BSND":
         k, v = (t.unflatten(2, (groups, 16)) for t in (k, v))
     out = torch_npu.npu_nsa_select_attention_infer(
-        placed.npu(), k.npu(), v.npu(), indices.npu(), 0.3, heads, groups, size, 3, page, layout=layout,
-        block_table=table.npu(), actual_seq_qlen=[1, 1], actual_seq_kvlen=lengths,
-    )  # fmt: skip
+        placed.npu(),
+        k.npu(),
+        v.npu(),
+        indices.npu(),
+        0.3,
+        heads,
+        groups,
+        size,
+        3,
+        page,
+        layout=layout,
+        block_table=table.npu(),
+        actual_seq_qlen=[1, 1],
+        actual_seq_kvlen=lengths,
+    )
     compare(out, torch.cat(expected).view(placed.shape), dtype, ulps=4)
 
 
@@ -274,7 +311,22 @@ def test_refusals() -> None:
         (16, [64], 1, INVALID_ARGUMENT, "sparseMode is 1"),
     ):
         status, message = first_phase(
-            "aclnnNsaSelectedAttention", q, k, k, indices, None, [4], ends, 1.0, 2, "TND", mode, size, 2, statistic,
-            statistic, q,
-        )  # fmt: skip
+            "aclnnNsaSelectedAttention",
+            q,
+            k,
+            k,
+            indices,
+            None,
+            [4],
+            ends,
+            1.0,
+            2,
+            "TND",
+            mode,
+            size,
+            2,
+            statistic,
+            statistic,
+            q,
+        )
         assert status == code and words in message, message

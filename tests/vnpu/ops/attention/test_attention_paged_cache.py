@@ -72,9 +72,7 @@ def test_gather(dtype: torch.dtype, running: bool, offset: bool) -> None:
     if offset:
         options["seq_offset"] = torch.tensor(first, dtype=torch.int32).npu()
     torch_npu.npu_gather_pa_kv_cache(key.npu(), value.npu(), table.npu(), given, *out, **options)
-    copies = torch_npu.npu_gather_pa_kv_cache_functional(
-        key.npu(), value.npu(), table.npu(), given, *out, **options
-    )
+    copies = torch_npu.npu_gather_pa_kv_cache_functional(key.npu(), value.npu(), table.npu(), given, *out, **options)
     for found in (out, copies):
         for a, e in zip(found, expected, strict=True):
             assert torch.equal(a.cpu(), e)
@@ -99,7 +97,5 @@ def test_refusals() -> None:
     gathered = [key, value, table, lengths, rows[0], rows[1], None, "Norm", False]
     assert first_phase("aclnnGatherPaKvCache", *gathered) == (0, "")
     for place, wrong, words in ((5, rows[1][:2], "the key"), (8, True, "seqLens has shape [2]")):
-        status, message = first_phase(
-            "aclnnGatherPaKvCache", *gathered[:place], wrong, *gathered[place + 1 :]
-        )
+        status, message = first_phase("aclnnGatherPaKvCache", *gathered[:place], wrong, *gathered[place + 1 :])
         assert status == INVALID_ARGUMENT and words in message, message

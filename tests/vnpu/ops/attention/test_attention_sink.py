@@ -72,12 +72,7 @@ def test_rotary_parts_of_sequences(with_sink: bool, like_input: str) -> None:
     if like_input and not with_sink:
         pytest.skip("torch_npu asks for another layout of the statistics beside a sink only")
     (q, k, v, q_rope, k_rope), exact = leaves(
-        (8, HEADS, 32),
-        (10, KEY_HEADS, 32),
-        (10, KEY_HEADS, 32),
-        (8, HEADS, 16),
-        (10, KEY_HEADS, 16),
-        dtype=dtype,
+        (8, HEADS, 32), (10, KEY_HEADS, 32), (10, KEY_HEADS, 32), (8, HEADS, 16), (10, KEY_HEADS, 16), dtype=dtype
     )
     sink = random(HEADS, seed=9).float()
     on_npu, exact_sink = sink.npu().requires_grad_(), sink.double().requires_grad_()
@@ -91,9 +86,21 @@ def test_rotary_parts_of_sequences(with_sink: bool, like_input: str) -> None:
         parts.append(attention(*whole, value, exact_sink if with_sink else None, left_out).transpose(0, 1))
     expected = torch.cat(parts)
     out = torch_npu.npu_fusion_attention_v2(
-        q, k, v, HEADS, "TND", query_rope=q_rope, key_rope=k_rope, scale=SCALE, atten_mask=triangle(), sparse_mode=3,
-        actual_seq_qlen=ends, actual_seq_kvlen=key_ends, sink=on_npu if with_sink else None, softmax_layout=like_input,
-    )[0]  # fmt: skip
+        q,
+        k,
+        v,
+        HEADS,
+        "TND",
+        query_rope=q_rope,
+        key_rope=k_rope,
+        scale=SCALE,
+        atten_mask=triangle(),
+        sparse_mode=3,
+        actual_seq_qlen=ends,
+        actual_seq_kvlen=key_ends,
+        sink=on_npu if with_sink else None,
+        softmax_layout=like_input,
+    )[0]
     compare(out, expected, dtype, ulps=4)
     grad = random(*expected.shape, seed=5).to(dtype)
     inputs = (q, k, v, q_rope, k_rope)
@@ -111,18 +118,34 @@ def arguments(name: str, **given: Any) -> list[Any]:
 
     statistic = torch.ones(8, HEADS, 8, device="npu")
     call: dict[str, Any] = {
-        "query": f(8, HEADS, 32), "key": f(10, KEY_HEADS, 32), "keyIn": f(10, KEY_HEADS, 32),
-        "value": f(10, KEY_HEADS, 32), "dy": f(8, HEADS, 32), "attentionInOptional": f(8, HEADS, 32),
-        "softmaxMaxOptional": statistic, "softmaxSumOptional": statistic, "softmaxMaxOut": statistic,
-        "softmaxSumOut": statistic, "attentionOutOut": f(8, HEADS, 32), "dqOut": f(8, HEADS, 32),
-        "dkOut": f(10, KEY_HEADS, 32), "dvOut": f(10, KEY_HEADS, 32), "scaleValue": 1.0, "keepProb": 1.0,
-        "preTokens": 2**31 - 1, "nextTokens": 2**31 - 1, "headNum": HEADS, "inputLayout": "TND",
-        "actualSeqQLenOptional": [8], "actualSeqKvLenOptional": [10], "pseType": 1, "softmaxOutLayout": "",
-        "softmaxInLayout": "", **given,
-    }  # fmt: skip
-    return [
-        call.get(param, 0 if kind == "int64_t" else None) for kind, param, _ in SIGNATURES[name]["params"]
-    ]
+        "query": f(8, HEADS, 32),
+        "key": f(10, KEY_HEADS, 32),
+        "keyIn": f(10, KEY_HEADS, 32),
+        "value": f(10, KEY_HEADS, 32),
+        "dy": f(8, HEADS, 32),
+        "attentionInOptional": f(8, HEADS, 32),
+        "softmaxMaxOptional": statistic,
+        "softmaxSumOptional": statistic,
+        "softmaxMaxOut": statistic,
+        "softmaxSumOut": statistic,
+        "attentionOutOut": f(8, HEADS, 32),
+        "dqOut": f(8, HEADS, 32),
+        "dkOut": f(10, KEY_HEADS, 32),
+        "dvOut": f(10, KEY_HEADS, 32),
+        "scaleValue": 1.0,
+        "keepProb": 1.0,
+        "preTokens": 2**31 - 1,
+        "nextTokens": 2**31 - 1,
+        "headNum": HEADS,
+        "inputLayout": "TND",
+        "actualSeqQLenOptional": [8],
+        "actualSeqKvLenOptional": [10],
+        "pseType": 1,
+        "softmaxOutLayout": "",
+        "softmaxInLayout": "",
+        **given,
+    }
+    return [call.get(param, 0 if kind == "int64_t" else None) for kind, param, _ in SIGNATURES[name]["params"]]
 
 
 NAMES = ["aclnnFlashAttentionVarLenScoreV5", "aclnnFlashAttentionUnpaddingScoreGradV5"]
@@ -143,11 +166,7 @@ def test_refusals(name: str) -> None:
         ({"queryRope": ropes["queryRope"]}, NULL_ARGUMENT, "given together"),
         (ropes, NULL_ARGUMENT, "only support query_rope and key_rope when attentionMask is given"),
         ({**ropes, "attenMaskOptional": mask, "keepProb": 0.5}, INVALID_ARGUMENT, "keepProb is 0.5"),
-        (
-            {"sinkOptional": torch.ones(3).npu(), "sinkInOptional": torch.ones(3).npu()},
-            INVALID_ARGUMENT,
-            "shape [3]",
-        ),
+        ({"sinkOptional": torch.ones(3).npu(), "sinkInOptional": torch.ones(3).npu()}, INVALID_ARGUMENT, "shape [3]"),
     ):
         status, message = first_phase(name, *arguments(name, **changed))
         assert status == code and words in message, message

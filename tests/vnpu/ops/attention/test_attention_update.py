@@ -65,12 +65,17 @@ def test_attention_update(dtype: torch.dtype, update: int) -> None:
 
 def test_refusals() -> None:
     x, s = torch.ones(5, 2, 12, device="npu"), torch.ones(2, 3, 5, 8, device="npu")
-    for layout, statistics, words in (
-        ("BSH", s, "allowed are SBH and TND"),
-        ("SBH", s[:1], "does not belong"),
-    ):
+    for layout, statistics, words in (("BSH", s, "allowed are SBH and TND"), ("SBH", s[:1], "does not belong")):
         status, message = first_phase(
-            "aclnnRingAttentionUpdateV2", x, *(statistics,) * 2, x, *(statistics,) * 2, None, layout, "", x,
+            "aclnnRingAttentionUpdateV2",
+            x,
             *(statistics,) * 2,
-        )  # fmt: skip
+            x,
+            *(statistics,) * 2,
+            None,
+            layout,
+            "",
+            x,
+            *(statistics,) * 2,
+        )
         assert status == INVALID_ARGUMENT and words in message, message

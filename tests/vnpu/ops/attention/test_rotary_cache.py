@@ -80,17 +80,15 @@ def test_mrope_refuses() -> None:
     def said(mode: int, head: int) -> int:
         x, table = torch.ones(2, 16).npu(), torch.ones(4, 8).npu()
         positions, out = torch.zeros(2, dtype=torch.int64).npu(), torch.empty(2, 16).npu()
-        return first_phase(
-            "aclnnRopeWithSinCosCacheV2", positions, x, x, table, [0, 0, 0], head, True, mode, out, out
-        )[0]
+        return first_phase("aclnnRopeWithSinCosCacheV2", positions, x, x, table, [0, 0, 0], head, True, mode, out, out)[
+            0
+        ]
 
     assert said(0, 8) == 0
     assert said(2, 8) == said(0, 5) == said(0, 4) == INVALID_ARGUMENT
 
 
-def rows_in(
-    cache: torch.Tensor, mode: str, index: torch.Tensor, tokens: int
-) -> dict[tuple[int, int], torch.Tensor]:
+def rows_in(cache: torch.Tensor, mode: str, index: torch.Tensor, tokens: int) -> dict[tuple[int, int], torch.Tensor]:
     """What lies where each token's row belongs, by batch and token."""
     found = {}
     size = cache.shape[2] if mode == "Norm" else cache.shape[1]
@@ -141,11 +139,21 @@ def test_kv_norm_rope_cache(dtype: torch.dtype, mode: str, quantised: bool, with
     if "BLK" in mode:
         index = torch.tensor([8, 4])
     found = torch_npu.npu_kv_rmsnorm_rope_cache(
-        kv.npu(), gamma.npu(), cos.npu(), sin.npu(), index.npu(), *caches,
-        k_rope_scale=scales[0].npu() if quantised else None, c_kv_scale=scales[1].npu() if quantised else None,
-        k_rope_offset=offsets[0].npu() if quantised else None, c_kv_offset=offsets[1].npu() if quantised else None,
-        v=v.npu() if with_v else None, epsilon=epsilon, cache_mode=mode, is_output_kv=True,
-    )  # fmt: skip
+        kv.npu(),
+        gamma.npu(),
+        cos.npu(),
+        sin.npu(),
+        index.npu(),
+        *caches,
+        k_rope_scale=scales[0].npu() if quantised else None,
+        c_kv_scale=scales[1].npu() if quantised else None,
+        k_rope_offset=offsets[0].npu() if quantised else None,
+        c_kv_offset=offsets[1].npu() if quantised else None,
+        v=v.npu() if with_v else None,
+        epsilon=epsilon,
+        cache_mode=mode,
+        is_output_kv=True,
+    )
     for out, right in zip(found[2:], (key, value), strict=True):
         torch.testing.assert_close(out.cpu().double(), right, rtol=NEAR[dtype], atol=NEAR[dtype])
     for cache, right, scale, offset in zip(caches, (key, value), scales, offsets, strict=True):
@@ -168,9 +176,23 @@ def test_kv_norm_rope_cache_refuses() -> None:
         cos, index = torch.ones(1, 1, 2, 64, **half).npu(), torch.zeros(2, dtype=torch.int64).npu()
         caches = [torch.ones(2, 4, 1, 64, **half).npu() for _ in range(2)]
         return first_phase(
-            "aclnnKvRmsNormRopeCache", kv, gamma, cos, cos, index, *caches, None, None, None, None, 1e-5, mode, False,
-            None, None,
-        )[0]  # fmt: skip
+            "aclnnKvRmsNormRopeCache",
+            kv,
+            gamma,
+            cos,
+            cos,
+            index,
+            *caches,
+            None,
+            None,
+            None,
+            None,
+            1e-5,
+            mode,
+            False,
+            None,
+            None,
+        )[0]
 
     assert said("PA", 128) == 0
     assert said("other", 128) == said("PA", 192) == TILING_REFUSED
@@ -180,19 +202,13 @@ def test_kv_norm_rope_cache_refuses() -> None:
 @pytest.mark.parametrize("mode", ["contiguous", "page"])
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("bias", [None, torch.int32, torch.float16])
-def test_joined_rope_into_a_cache(
-    dtype: torch.dtype, mode: str, flat: bool, bias: torch.dtype | None
-) -> None:
+def test_joined_rope_into_a_cache(dtype: torch.dtype, mode: str, flat: bool, bias: torch.dtype | None) -> None:
     integers = dtype == torch.int32
     if bias == torch.int32 and not integers:
         return
     batch, tokens, heads, width = 2, 1 if flat else 2, 3, 16
     total, rows, kind = (heads + 2) * width, batch * tokens, torch.float16 if integers else dtype
-    x = (
-        torch.randint(-50, 50, (rows, total), dtype=torch.int32)
-        if integers
-        else random(rows, total).to(dtype)
-    )
+    x = torch.randint(-50, 50, (rows, total), dtype=torch.int32) if integers else random(rows, total).to(dtype)
     weight, row = random(total, low=0.01, high=0.05).float(), random(rows, low=0.5, high=2, seed=1).float()
     added = None if bias is None else (random(total, seed=2) * 3).to(bias)
     cos, sin = (random(rows, width, seed=seed).to(kind) for seed in (3, 4))
@@ -211,20 +227,32 @@ def test_joined_rope_into_a_cache(
         a, b = part.chunk(2, -1)
         return part * cos.double()[:, None] + torch.cat([-b, a], -1) * sin.double()[:, None]
 
-    query, key, plain = (
-        half_turned(parts[:, :heads]),
-        half_turned(parts[:, heads : heads + 1]),
-        parts[:, heads + 1 :],
-    )
+    query, key, plain = (half_turned(parts[:, :heads]), half_turned(parts[:, heads : heads + 1]), parts[:, heads + 1 :])
     places = torch.tensor([2, 0] if mode == "contiguous" else [9, 3, 4, 0][:rows], dtype=torch.int32)
     caches = [torch.full((3, 4, 1, width), 99, dtype=torch.int8).npu() for _ in range(2)]
     shape = (batch, total) if flat else (batch, tokens, total)
     turns = [each.view(rows, width) if flat else each.view(batch, tokens, 1, width) for each in (cos, sin)]
     outs = [torch.empty(rows, count, width, dtype=kind).npu() for count in (heads, 1, 1)]
-    run("aclnnDequantRopeQuantKvcache", x.view(shape).npu(), *(each.npu() for each in turns), *caches, places.npu(),
-        scales[0].npu(), scales[1].npu(), offset.npu(), offset.npu(), weight.npu() if integers else None,
-        row.npu() if integers else None, None if added is None else added.npu(), [heads * width, width, width],
-        "static", "BSND", True, mode, *outs)  # fmt: skip
+    run(
+        "aclnnDequantRopeQuantKvcache",
+        x.view(shape).npu(),
+        *(each.npu() for each in turns),
+        *caches,
+        places.npu(),
+        scales[0].npu(),
+        scales[1].npu(),
+        offset.npu(),
+        offset.npu(),
+        weight.npu() if integers else None,
+        row.npu() if integers else None,
+        None if added is None else added.npu(),
+        [heads * width, width, width],
+        "static",
+        "BSND",
+        True,
+        mode,
+        *outs,
+    )
     near = 4e-3 if kind == torch.float16 else 3e-2
     for out, right in zip(outs, (query, key, plain), strict=True):
         torch.testing.assert_close(out.cpu().double(), right, rtol=near, atol=near)
@@ -245,21 +273,7 @@ def test_joined_rope_through_torch_npu() -> None:
     expected = (x.cpu().double().view(4, 16)[3] * 20).clamp(-128, 127)
     assert bool(((found[4].cpu()[0, 1, 0].double() - expected).abs() <= 0.502).all())
     name, nothing = "aclnnDequantRopeQuantKvcache", [None] * 5
-    arguments = [
-        x,
-        turn,
-        turn,
-        *caches,
-        place,
-        scale,
-        scale,
-        *nothing,
-        [32, 16, 16],
-        "static",
-        "BSND",
-        False,
-        None,
-    ]
+    arguments = [x, turn, turn, *caches, place, scale, scale, *nothing, [32, 16, 16], "static", "BSND", False, None]
     outs = [torch.empty(1, 1, 2, 16, dtype=torch.float16).npu(), None, None]
     assert first_phase(name, *arguments, *outs)[0] == 0
     arguments[13] = [16, 32, 16]
@@ -287,10 +301,21 @@ def test_qkv_norm_rope_cache(dtype: torch.dtype, quantised: bool, wanted: bool) 
     scales = [random(1, width, low=0.05, high=0.2, seed=seed).float() for seed in (5, 6)]
     index, query = torch.tensor([5, -1, 0, 11, 7, 2]), torch.empty(rows, 2 * width, dtype=dtype).npu()
     found = torch_npu.npu_qkv_rms_norm_rope_cache(
-        qkv.npu(), *(each.npu() for each in gammas), cos.npu(), sin.npu(), index.npu(), query, *caches,
-        qkv_size=[2, 3, 4, width], head_nums=list(counts), k_scale=scales[0].npu() if quantised else None,
-        v_scale=scales[1].npu() if quantised else None, epsilon=1e-6, cache_mode="PA_NZ", is_output_qkv=wanted,
-    )  # fmt: skip
+        qkv.npu(),
+        *(each.npu() for each in gammas),
+        cos.npu(),
+        sin.npu(),
+        index.npu(),
+        query,
+        *caches,
+        qkv_size=[2, 3, 4, width],
+        head_nums=list(counts),
+        k_scale=scales[0].npu() if quantised else None,
+        v_scale=scales[1].npu() if quantised else None,
+        epsilon=1e-6,
+        cache_mode="PA_NZ",
+        is_output_qkv=wanted,
+    )
     near = NEAR[dtype]
     torch.testing.assert_close(query.cpu().double(), expected[0], rtol=near, atol=near)
     if wanted:
@@ -314,9 +339,28 @@ def test_qkv_norm_rope_cache_refuses() -> None:
         gamma, index = torch.ones(32, **half).npu(), torch.zeros(1, dtype=torch.int64).npu()
         cache = torch.ones(1, 2, 4, 16, **half).npu()
         return first_phase(
-            "aclnnQkvRmsNormRopeCache", qkv, gamma, gamma, row, row, index, row, cache, cache, None, None, None, None,
-            [1, 1, heads, 32], [1, 1, 1], 1e-6, mode, None, None, None,
-        )[0]  # fmt: skip
+            "aclnnQkvRmsNormRopeCache",
+            qkv,
+            gamma,
+            gamma,
+            row,
+            row,
+            index,
+            row,
+            cache,
+            cache,
+            None,
+            None,
+            None,
+            None,
+            [1, 1, heads, 32],
+            [1, 1, 1],
+            1e-6,
+            mode,
+            None,
+            None,
+            None,
+        )[0]
 
     assert said("PA_NZ", 3) == 0
     assert said("Norm", 3) == said("PA_NZ", 4) == TILING_REFUSED

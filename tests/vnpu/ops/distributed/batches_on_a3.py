@@ -61,9 +61,7 @@ def gathered(x: list[torch.Tensor], rank: int, shard: int) -> torch.Tensor:
     return torch.stack(experts)
 
 
-def gather_and_multiply(
-    grid: Grid, dtype: torch.dtype, shard: int, activation: int, flat: bool | None
-) -> None:
+def gather_and_multiply(grid: Grid, dtype: torch.dtype, shard: int, activation: int, flat: bool | None) -> None:
     x = drawn(EXPERTS, ROWS, INNER // TP if shard == 0 else INNER, dtype=dtype)
     weight = drawn(OWN, INNER, COLUMNS, dtype=dtype)
     kind = torch.float32 if dtype == torch.bfloat16 else dtype
@@ -77,11 +75,20 @@ def gather_and_multiply(
     run_ranks(
         GATHER,
         [
-            [a[r], given[r], None if flat is None else b[r], *grid.of(r), shard, activation, y[r], all_rows[r],
-             product[r] if activation else None]
+            [
+                a[r],
+                given[r],
+                None if flat is None else b[r],
+                *grid.of(r),
+                shard,
+                activation,
+                y[r],
+                all_rows[r],
+                product[r] if activation else None,
+            ]
             for r in range(RANKS)
         ],
-    )  # fmt: skip
+    )
     for r in range(RANKS):
         expected = gathered(x, r, shard)
         assert torch.equal(all_rows[r].cpu().double(), expected)
@@ -100,24 +107,14 @@ def multiply_and_scatter(grid: Grid, dtype: torch.dtype, shard: int, flat: bool 
     kind = torch.float32 if dtype == torch.bfloat16 else dtype
     bias = drawn(OWN, *([] if flat else [1]), mine, dtype=kind)
     a, b, c, out = on(x), on(weight), on(bias), empty(EXPERTS, ROWS, mine, dtype=dtype)
-    run_ranks(
-        SCATTER,
-        [
-            [a[r], b[r], None if flat is None else c[r], *grid.of(r), shard, out[r]]
-            for r in range(RANKS)
-        ],
-    )  # fmt: skip
+    run_ranks(SCATTER, [[a[r], b[r], None if flat is None else c[r], *grid.of(r), shard, out[r]] for r in range(RANKS)])
     for r in range(RANKS):
         to, tp = r // TP, r % TP
         for ep in range(EP):  # who multiplies: its experts are behind those of the ranks before
             total = sum(x[ep * TP + j].double() @ weight[ep * TP + j].double() for j in range(TP))
             assert isinstance(total, torch.Tensor)
             rows = total[:, to * part : (to + 1) * part]
-            rows = (
-                rows[:, :, tp * mine : (tp + 1) * mine]
-                if shard == 0
-                else rows[:, tp * ROWS : (tp + 1) * ROWS]
-            )
+            rows = rows[:, :, tp * mine : (tp + 1) * mine] if shard == 0 else rows[:, tp * ROWS : (tp + 1) * ROWS]
             if flat is not None:
                 rows = rows + bias[ep * TP + tp].double().view(OWN, 1, mine)
             near(out[r][ep * OWN : (ep + 1) * OWN], rows)
@@ -159,7 +156,7 @@ def refused(grid: Grid) -> None:
             (SCATTER, back, {0: half(2, 5, 4)}, INVALID_ARGUMENT, "5 is no multiple of 2"),
             (SCATTER, back, {2: half(2, 6)}, INVALID_ARGUMENT, "biasOptional has shape"),
             (SCATTER, back, {8: half(4, 3, 6)}, INVALID_ARGUMENT, "out has shape"),
-        ):  # fmt: skip
+        ):
             arguments = [changes.get(i, each) for i, each in enumerate(usual)]
             status, message = refusal(name, *arguments)
             assert status == code and words in message, (name, changes, status, message)

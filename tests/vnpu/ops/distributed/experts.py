@@ -12,9 +12,7 @@ from typing import Any
 import torch
 from ranks import run_ranks
 
-Row = tuple[
-    int, int, int
-]  # the rank that sent it, its token, which of the token's experts (shared ones behind)
+Row = tuple[int, int, int]  # the rank that sent it, its token, which of the token's experts (shared ones behind)
 
 
 @dataclasses.dataclass
@@ -36,8 +34,7 @@ class Mixture:
         count = self.experts + sum(self.special)
         self.x = [(torch.rand(self.tokens, self.width) * 4 - 2).to(self.dtype) for _ in range(self.ranks)]
         self.ids = [
-            torch.stack([torch.randperm(count)[: self.k] for _ in range(self.tokens)]).int()
-            for _ in range(self.ranks)
+            torch.stack([torch.randperm(count)[: self.k] for _ in range(self.tokens)]).int() for _ in range(self.ranks)
         ]
         self.weights = [torch.rand(self.tokens, self.k) for _ in range(self.ranks)]
         self.active: list[torch.Tensor | None] = [None] * self.ranks
@@ -119,9 +116,7 @@ class Mixture:
     # --- through the operators
 
     def numbers(self, rank: int, group: str) -> list[Any]:
-        return [
-            group, self.ranks, rank, self.experts, "", 0, 0, 0, self.shared, self.shared_ranks,
-        ]  # fmt: skip
+        return [group, self.ranks, rank, self.experts, "", 0, 0, 0, self.shared, self.shared_ranks]
 
     def dispatch(
         self,
@@ -249,9 +244,7 @@ class Mixture:
         run_ranks(name, calls)
         return outs
 
-    def check_combined(
-        self, outs: list[list[torch.Tensor]], expected: list[torch.Tensor], loose: float = 1
-    ) -> None:
+    def check_combined(self, outs: list[list[torch.Tensor]], expected: list[torch.Tensor], loose: float = 1) -> None:
         tolerance = (1e-3 if self.dtype == torch.float16 else 8e-3) * loose
         for rank, (out, *_) in enumerate(outs):
             for token in range(self.tokens):

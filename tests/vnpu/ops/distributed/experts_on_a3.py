@@ -123,9 +123,7 @@ def barrier() -> None:
 def more_than_the_buffer_holds() -> None:
     with group(2) as name:
         mixture = Mixture(2, 16, 2, tokens=512, width=8192)
-        with pytest.raises(
-            RefusedError, match="HCCL_BUFFSIZE is 200 MB, the rows of 512 tokens on 2 ranks need"
-        ):
+        with pytest.raises(RefusedError, match="HCCL_BUFFSIZE is 200 MB, the rows of 512 tokens on 2 ranks need"):
             mixture.dispatch("aclnnMoeDistributeDispatchV2", name)
 
 

@@ -19,10 +19,7 @@ def moved(dtype: torch.dtype) -> tuple[torch.Tensor, Rows]:
     """How many rows each rank has for each expert of each rank, and the rows."""
     counts = torch.randint(0, 5, (RANKS, RANKS, EXPERTS))
     rows = [
-        [
-            [(torch.rand(int(counts[a, b, e]), H) - 0.5).to(dtype) for e in range(EXPERTS)]
-            for b in range(RANKS)
-        ]
+        [[(torch.rand(int(counts[a, b, e]), H) - 0.5).to(dtype) for e in range(EXPERTS)] for b in range(RANKS)]
         for a in range(RANKS)
     ]
     return counts, rows
@@ -58,9 +55,25 @@ def exchange_then_multiply(name: str, dtype: torch.dtype, transposed: bool, perm
         mm_y = torch.zeros(4, 3, dtype=dtype, device=device)
         order = torch.zeros(int(come.sum()), H, dtype=dtype, device=device) if permuted else None
         calls.append(
-            [x, weight.to(device), None, None, beside[r][0].to(device), mm_weight.to(device), name, RANKS,
-             flat(counts[r]), flat(come), transposed, transposed, permuted, y, mm_y, order]
-        )  # fmt: skip
+            [
+                x,
+                weight.to(device),
+                None,
+                None,
+                beside[r][0].to(device),
+                mm_weight.to(device),
+                name,
+                RANKS,
+                flat(counts[r]),
+                flat(come),
+                transposed,
+                transposed,
+                permuted,
+                y,
+                mm_y,
+                order,
+            ]
+        )
         results.append((y, mm_y, order))
     for _ in versions("aclnnAlltoAllvGroupedMatMul", calls):
         for r, (y, mm_y, order) in enumerate(results):
@@ -84,17 +97,27 @@ def multiply_then_exchange(name: str, dtype: torch.dtype, transposed: bool) -> N
         weight = (weights[r].mT.contiguous() if transposed else weights[r]).to(device)
         y = torch.zeros(int(counts[r].sum()), N, dtype=dtype, device=device)
         calls.append(
-            [x, weight, None, None, None, None, name, RANKS, flat(counts[:, r]), flat(counts[r]), transposed,
-             False, y, None]
-        )  # fmt: skip
+            [
+                x,
+                weight,
+                None,
+                None,
+                None,
+                None,
+                name,
+                RANKS,
+                flat(counts[:, r]),
+                flat(counts[r]),
+                transposed,
+                False,
+                y,
+                None,
+            ]
+        )
         results.append(y)
     for _ in versions("aclnnGroupedMatMulAlltoAllv", calls):
         for r, y in enumerate(results):
-            parts = [
-                rows[r][at][e].double() @ weights[at][e].double()
-                for at in range(RANKS)
-                for e in range(EXPERTS)
-            ]
+            parts = [rows[r][at][e].double() @ weights[at][e].double() for at in range(RANKS) for e in range(EXPERTS)]
             near(y, torch.cat(parts))
             y.zero_()
 
@@ -107,9 +130,24 @@ def refused(name: str) -> None:
 
     def said(x: torch.Tensor, sent: torch.Tensor | None, counts: list[int], flag: bool) -> tuple[int, str]:
         return refusal(
-            "aclnnAlltoAllvGroupedMatMul", x, weight, sent, None, None, None, name, RANKS, counts, [1] * 6,
-            False, False, flag, y, None, None,
-        )  # fmt: skip
+            "aclnnAlltoAllvGroupedMatMul",
+            x,
+            weight,
+            sent,
+            None,
+            None,
+            None,
+            name,
+            RANKS,
+            counts,
+            [1] * 6,
+            False,
+            False,
+            flag,
+            y,
+            None,
+            None,
+        )
 
     assert said(x, None, counts, False) == (0, "")
     for (status, message), code, words in (

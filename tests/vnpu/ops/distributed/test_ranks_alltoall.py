@@ -69,12 +69,7 @@ def test_exchange_and_multiply(name: str, dtype: torch.dtype, second: bool, tran
     bias = drawn(N, dtype=HALF if dtype == HALF else F32) if second else None
     weights = [one.t().contiguous() for one in x2] if transposed else x2
     rows = together(x1)
-    a, b, out, gathered = (
-        on(x1),
-        on(weights),
-        empty(M // RANKS, N, dtype=dtype),
-        empty(3, RANKS * H, dtype=dtype),
-    )
+    a, b, out, gathered = (on(x1), on(weights), empty(M // RANKS, N, dtype=dtype), empty(3, RANKS * H, dtype=dtype))
     c: list[Any] = [None] * RANKS if bias is None else on(bias)
     mode = ["aiv"] if second else []
     axes = [-2, -1] if second else None
@@ -133,11 +128,25 @@ def test_rows_quantized_when_they_have_come(name: str, dtype: torch.dtype, bits:
     run_ranks(
         f"aclnnAlltoAllQuantMatmul{'V2' if smooth else ''}",
         [
-            [a[r], b[r], c[r], e[r] if smooth else None, d[r], None, None, None, name,
-             *(["aiv"] if smooth else []), None, *rest, out[r], None]
+            [
+                a[r],
+                b[r],
+                c[r],
+                e[r] if smooth else None,
+                d[r],
+                None,
+                None,
+                None,
+                name,
+                *(["aiv"] if smooth else []),
+                None,
+                *rest,
+                out[r],
+                None,
+            ]
             for r in range(RANKS)
         ],
-    )  # fmt: skip
+    )
     for r, rows in enumerate(together(x1)):
         rounded, worth = quantized(rows.float() * (factors[r].float() if smooth else 1), 2 ** (bits - 1) - 1)
         near(out[r], (rounded @ x2[r].double()) * worth * scale[r].double() + bias[r].double())
@@ -153,11 +162,31 @@ def test_int4_on_both_sides(name: str, dtype: torch.dtype) -> None:
     run_ranks(
         "aclnnAlltoAllQuantMatmul",
         [
-            [a[r], b[r], None, c[r], d[r], None, None, None, name, None, 3, 2, 0, -1, -1, 0, False, False, out[r],
-             gathered[r]]
+            [
+                a[r],
+                b[r],
+                None,
+                c[r],
+                d[r],
+                None,
+                None,
+                None,
+                name,
+                None,
+                3,
+                2,
+                0,
+                -1,
+                -1,
+                0,
+                False,
+                False,
+                out[r],
+                gathered[r],
+            ]
             for r in range(RANKS)
         ],
-    )  # fmt: skip
+    )
     for r, here in enumerate(together(x1)):
         own = rows[r].double().chunk(RANKS)[r].unsqueeze(1)
         near(out[r], (here.double() @ x2[r].double()) * own * columns[r].double())
@@ -177,10 +206,9 @@ def test_int8_products_exchanged(name: str, dtype: torch.dtype, biased: torch.dt
             [a[r], b[r], c[r], d[r], e[r], None, None, None, None, name, *mode, 3, 2, 0, -1, 0, False, False, out[r]]
             for r in range(RANKS)
         ],
-    )  # fmt: skip
+    )
     made = [
-        (x1[r].double() @ x2[r].double()) * rows[r].double().unsqueeze(1) * columns[r].double()
-        + bias[r].double()
+        (x1[r].double() @ x2[r].double()) * rows[r].double().unsqueeze(1) * columns[r].double() + bias[r].double()
         for r in range(RANKS)
     ]
     for each, expected in zip(out, apart(made), strict=True):
@@ -195,8 +223,9 @@ def before(**other: Any) -> list[Any]:
     given: dict[str, Any] = {"x1": h(M, H), "x2": h(RANKS * H, N), "bias": None, "axes": None, "mode": "aiv"}
     given |= {"t1": False, "t2": False, "out": h(M // RANKS, N), "gathered": None} | other
     return [given[key] for key in ("x1", "x2", "bias", "axes")] + [
-        ..., *(given[key] for key in ("mode", "t1", "t2", "out", "gathered"))
-    ]  # fmt: skip
+        ...,
+        *(given[key] for key in ("mode", "t1", "t2", "out", "gathered")),
+    ]
 
 
 def behind(**other: Any) -> list[Any]:
@@ -207,15 +236,53 @@ def behind(**other: Any) -> list[Any]:
 def rounded(**other: Any) -> list[Any]:
     given: dict[str, Any] = {"x1": h(M, H), "x2": h(RANKS * H, N, dtype=INT8), "bias": None, "rows": None}
     given |= {"columns": h(N, dtype=F32), "comm": None, "out": h(M // RANKS, N), "mode": 7} | other
-    return [given["x1"], given["x2"], given["bias"], given["rows"], given["columns"], given["comm"], None, None, ...,
-            None, given["mode"], 2, 0, -1, -1, 0, False, False, given["out"], None]  # fmt: skip
+    return [
+        given["x1"],
+        given["x2"],
+        given["bias"],
+        given["rows"],
+        given["columns"],
+        given["comm"],
+        None,
+        None,
+        ...,
+        None,
+        given["mode"],
+        2,
+        0,
+        -1,
+        -1,
+        0,
+        False,
+        False,
+        given["out"],
+        None,
+    ]
 
 
 def integers(**other: Any) -> list[Any]:
     given: dict[str, Any] = {"x1": h(5, H, dtype=INT8), "x2": h(H, N, dtype=INT8), "bias": h(N), "mode": 3}
     given |= {"rows": h(5, dtype=F32), "columns": h(N, dtype=F32), "out": h(10, N // RANKS)} | other
-    return [given["x1"], given["x2"], given["bias"], given["rows"], given["columns"], None, None, None, None, ...,
-            given["mode"], 2, 0, -1, 0, False, False, given["out"]]  # fmt: skip
+    return [
+        given["x1"],
+        given["x2"],
+        given["bias"],
+        given["rows"],
+        given["columns"],
+        None,
+        None,
+        None,
+        None,
+        ...,
+        given["mode"],
+        2,
+        0,
+        -1,
+        0,
+        False,
+        False,
+        given["out"],
+    ]
 
 
 BEFORE, BEHIND = "aclnnAlltoAllMatmulV2", "aclnnMatmulAlltoAllV2"
@@ -258,7 +325,7 @@ REFUSED: list[Refused] = [
     (INTEGERS, lambda: integers(bias=h(N, dtype=F32)), INVALID_ARGUMENT, "float32 beside bfloat16"),
     (INTEGERS, lambda: integers(mode=6), INVALID_ARGUMENT, "are 6 and 2"),
     (INTEGERS, lambda: integers(rows=h(4, dtype=F32)), INVALID_ARGUMENT, "x1Scale"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("operator", "make", "code", "words"), REFUSED)

@@ -27,12 +27,8 @@ def test_on_a_grid_of_four() -> None:
     assert ended.stdout.splitlines()[-1:] == ["all right"], ended.stderr
 
 
-@pytest.mark.parametrize(
-    "name", ["aclnnAlltoAllAllGatherBatchMatMul", "aclnnBatchMatMulReduceScatterAlltoAll"]
-)
+@pytest.mark.parametrize("name", ["aclnnAlltoAllAllGatherBatchMatMul", "aclnnBatchMatMulReduceScatterAlltoAll"])
 def test_a_910b_has_none(name: str) -> None:
     tensor = torch.ones(2, 2, 2, dtype=torch.float16).npu()
-    status, message = first_phase(
-        name, *only(name, {"x": tensor, "weight": tensor, "y1Out": tensor, "out": tensor})
-    )
+    status, message = first_phase(name, *only(name, {"x": tensor, "weight": tensor, "y1Out": tensor, "out": tensor}))
     assert status == NO_KERNEL and "A3 (Ascend910_93...) only" in message, message

@@ -73,9 +73,25 @@ def test_what_a_910b_has_no_kernel_for(name: str, mixture: type[Mixture], words:
     numbers = torch.zeros(made.here(0), dtype=torch.int64, device="npu:0")
     counts = torch.zeros(made.ranks * made.here(0), dtype=torch.int32, device="npu:0")
     status, message = first_phase(
-        "aclnnMoeDistributeDispatchV2", x, ids, None, None if active is None else active.to("npu:0"), None,
-        *made.numbers(0, name), 0, 0, 1, "", rows, None, assist, numbers, counts, assist[:0], None,
-    )  # fmt: skip
+        "aclnnMoeDistributeDispatchV2",
+        x,
+        ids,
+        None,
+        None if active is None else active.to("npu:0"),
+        None,
+        *made.numbers(0, name),
+        0,
+        0,
+        1,
+        "",
+        rows,
+        None,
+        assist,
+        numbers,
+        counts,
+        assist[:0],
+        None,
+    )
     assert status == TILING and words in message, message
 
 

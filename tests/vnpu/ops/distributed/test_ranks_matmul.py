@@ -68,9 +68,7 @@ def test_all_reduce(name: str, dtype: torch.dtype, shape: tuple[int, ...]) -> No
 def test_all_reduce_of_a_transposed_weight_and_of_nothing_to_sum(name: str) -> None:
     x1, x2 = drawn(3, 5), drawn(4, 5)
     a, b, out = on(x1), on(x2), empty(3, 4)
-    run_ranks(
-        "aclnnMatmulAllReduce", [[a[r], b[r].t(), None, name, "sum", 0, 1, out[r]] for r in range(RANKS)]
-    )
+    run_ranks("aclnnMatmulAllReduce", [[a[r], b[r].t(), None, name, "sum", 0, 1, out[r]] for r in range(RANKS)])
     near(out[1], sum(p.double() @ q.double().t() for p, q in zip(x1, x2, strict=True)))
     a, b = on(drawn(3, 0)), on(drawn(0, 4))
     run_ranks("aclnnMatmulAllReduce", [[a[r], b[r], None, name, "sum", 0, 1, out[r]] for r in range(RANKS)])
@@ -85,10 +83,7 @@ def test_all_gather(name: str, dtype: torch.dtype, gathers: bool) -> None:
     rows = torch.cat(x1)
     a, b, c, out = on(x1), on(x2), on(bias), empty(6, 5, dtype=dtype)
     gathered = empty(6, 256, dtype=dtype) if gathers else empty(0, dtype=dtype)
-    run_ranks(
-        "aclnnAllGatherMatmul",
-        [[a[r], b[r], c[r], name, 0, 0, 1, out[r], gathered[r]] for r in range(RANKS)],
-    )
+    run_ranks("aclnnAllGatherMatmul", [[a[r], b[r], c[r], name, 0, 0, 1, out[r], gathered[r]] for r in range(RANKS)])
     for r in range(RANKS):
         near(out[r], rows.double() @ x2[r].double() + bias[r].double())
         if gathers:
@@ -98,10 +93,7 @@ def test_all_gather(name: str, dtype: torch.dtype, gathers: bool) -> None:
 def test_all_gather_of_no_columns_still_gathers(name: str) -> None:
     x1, x2 = drawn(3, 256), drawn(256, 0)
     a, b, out, gathered = on(x1), on(x2), empty(6, 0), empty(6, 256)
-    run_ranks(
-        "aclnnAllGatherMatmul",
-        [[a[r], b[r], None, name, 0, 0, 1, out[r], gathered[r]] for r in range(RANKS)],
-    )
+    run_ranks("aclnnAllGatherMatmul", [[a[r], b[r], None, name, 0, 0, 1, out[r], gathered[r]] for r in range(RANKS)])
     assert all(torch.equal(each.cpu(), torch.cat(x1)) for each in gathered)
 
 
@@ -111,9 +103,7 @@ def test_reduce_scatter(name: str, dtype: torch.dtype) -> None:
     total = sum(p.double() @ q.double() for p, q in zip(x1, x2, strict=True))
     assert isinstance(total, torch.Tensor)
     a, b, out = on(x1), on(x2), empty(3, 5, dtype=dtype)
-    run_ranks(
-        "aclnnMatmulReduceScatter", [[a[r], b[r], None, name, "sum", 0, 1, out[r]] for r in range(RANKS)]
-    )
+    run_ranks("aclnnMatmulReduceScatter", [[a[r], b[r], None, name, "sum", 0, 1, out[r]] for r in range(RANKS)])
     for r in range(RANKS):
         near(out[r], total[3 * r : 3 * r + 3])
 
@@ -126,33 +116,77 @@ def h(*shape: int) -> torch.Tensor:
 Refused = tuple[str, Callable[[], list[Any]], int, str]
 REFUSED: list[Refused] = [
     ("aclnnMatmulAllReduce", lambda: [h(3, 5), h(5, 4), None, ..., "sum", 0, 1, h(3, 4)], 0, ""),
-    ("aclnnMatmulAllReduce", lambda: [h(3, 5), h(5, 4), None, ..., "max", 0, 1, h(3, 4)],
-     INVALID_ARGUMENT, 'reduceOp is "max"'),
-    ("aclnnMatmulAllReduce", lambda: [h(3, 5), h(5, 4), None, ..., "sum", 0, 0, h(3, 4)],
-     INVALID_ARGUMENT, "streamMode is 0"),
+    (
+        "aclnnMatmulAllReduce",
+        lambda: [h(3, 5), h(5, 4), None, ..., "max", 0, 1, h(3, 4)],
+        INVALID_ARGUMENT,
+        'reduceOp is "max"',
+    ),
+    (
+        "aclnnMatmulAllReduce",
+        lambda: [h(3, 5), h(5, 4), None, ..., "sum", 0, 0, h(3, 4)],
+        INVALID_ARGUMENT,
+        "streamMode is 0",
+    ),
     ("aclnnMatmulAllReduce", lambda: [h(3, 5), h(5, 4), None, ..., "sum", 1, 1, h(3, 4)], TILING, "commTurn is 1"),
-    ("aclnnMatmulAllReduce", lambda: [h(3, 5), h(6, 4), None, ..., "sum", 0, 1, h(3, 4)],
-     INVALID_ARGUMENT, "expected 5 rows"),
+    (
+        "aclnnMatmulAllReduce",
+        lambda: [h(3, 5), h(6, 4), None, ..., "sum", 0, 1, h(3, 4)],
+        INVALID_ARGUMENT,
+        "expected 5 rows",
+    ),
     ("aclnnMatmulAllReduce", lambda: [h(0, 5), h(5, 4), None, ..., "sum", 0, 1, h(0, 4)], TILING, "is empty"),
-    ("aclnnMatmulAllReduce", lambda: [h(3, 5), h(5, 4), None, "nobody", "sum", 0, 1, h(3, 4)],
-     TILING, '"nobody", which is no communicator on device 0'),
-    ("aclnnMatmulAllReduceV2", lambda: [h(3, 5), h(5, 4), None, h(3, 5), ..., "sum", 0, 1, h(3, 4)],
-     INVALID_ARGUMENT, "x3 has shape [3, 5]"),
-    ("aclnnMatmulAllReduceV3", lambda: [h(3, 5), h(5, 4), None, None, ..., "sum", "ccu", 0, 1, h(3, 4)],
-     INVALID_ARGUMENT, 'commMode is "ccu"'),
+    (
+        "aclnnMatmulAllReduce",
+        lambda: [h(3, 5), h(5, 4), None, "nobody", "sum", 0, 1, h(3, 4)],
+        TILING,
+        '"nobody", which is no communicator on device 0',
+    ),
+    (
+        "aclnnMatmulAllReduceV2",
+        lambda: [h(3, 5), h(5, 4), None, h(3, 5), ..., "sum", 0, 1, h(3, 4)],
+        INVALID_ARGUMENT,
+        "x3 has shape [3, 5]",
+    ),
+    (
+        "aclnnMatmulAllReduceV3",
+        lambda: [h(3, 5), h(5, 4), None, None, ..., "sum", "ccu", 0, 1, h(3, 4)],
+        INVALID_ARGUMENT,
+        'commMode is "ccu"',
+    ),
     ("aclnnAllGatherMatmul", lambda: [h(3, 256), h(256, 4), None, ..., 0, 0, 1, h(6, 4), h(0)], 0, ""),
-    ("aclnnAllGatherMatmul", lambda: [h(3, 255), h(255, 4), None, ..., 0, 0, 1, h(6, 4), h(0)],
-     INVALID_ARGUMENT, "allowed are 256 to 65534"),
-    ("aclnnAllGatherMatmul", lambda: [h(3, 256), h(256, 4), None, ..., 1, 0, 1, h(6, 4), h(0)],
-     TILING, "gatherIndex is 1"),
-    ("aclnnAllGatherMatmul", lambda: [h(256, 3).t(), h(256, 4), None, ..., 0, 0, 1, h(6, 4), h(0)],
-     INVALID_ARGUMENT, "transposed"),
+    (
+        "aclnnAllGatherMatmul",
+        lambda: [h(3, 255), h(255, 4), None, ..., 0, 0, 1, h(6, 4), h(0)],
+        INVALID_ARGUMENT,
+        "allowed are 256 to 65534",
+    ),
+    (
+        "aclnnAllGatherMatmul",
+        lambda: [h(3, 256), h(256, 4), None, ..., 1, 0, 1, h(6, 4), h(0)],
+        TILING,
+        "gatherIndex is 1",
+    ),
+    (
+        "aclnnAllGatherMatmul",
+        lambda: [h(256, 3).t(), h(256, 4), None, ..., 0, 0, 1, h(6, 4), h(0)],
+        INVALID_ARGUMENT,
+        "transposed",
+    ),
     ("aclnnMatmulReduceScatter", lambda: [h(4, 256), h(256, 4), None, ..., "sum", 0, 1, h(2, 4)], 0, ""),
-    ("aclnnMatmulReduceScatter", lambda: [h(3, 256), h(256, 4), None, ..., "sum", 0, 1, h(2, 4)],
-     INVALID_ARGUMENT, "multiple of 2 rows"),
-    ("aclnnMatmulReduceScatter", lambda: [h(4, 256), h(256, 4), None, ..., "min", 0, 1, h(2, 4)],
-     TILING, 'reduceOp is "min"'),
-]  # fmt: skip
+    (
+        "aclnnMatmulReduceScatter",
+        lambda: [h(3, 256), h(256, 4), None, ..., "sum", 0, 1, h(2, 4)],
+        INVALID_ARGUMENT,
+        "multiple of 2 rows",
+    ),
+    (
+        "aclnnMatmulReduceScatter",
+        lambda: [h(4, 256), h(256, 4), None, ..., "min", 0, 1, h(2, 4)],
+        TILING,
+        'reduceOp is "min"',
+    ),
+]
 
 
 @pytest.mark.parametrize(("operator", "make", "code", "words"), REFUSED)
@@ -203,7 +237,7 @@ def failure(device):
             ("rank 1 called HcclAlltoAllV #1, this rank HcclAllReduce #1",),
         ),
     ],
-)  # fmt: skip
+)
 def test_a_rank_that_does_something_else_is_named(program: str, limit: int, words: tuple[str, ...]) -> None:
     main = f"""
 with group(2) as name:

@@ -34,9 +34,7 @@ def on(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_sum_residual_and_norm(
-    name: str, dtype: torch.dtype, in_place: bool, flat: bool, transposed: bool
-) -> None:
+def test_sum_residual_and_norm(name: str, dtype: torch.dtype, in_place: bool, flat: bool, transposed: bool) -> None:
     x1 = drawn(*([B * S] if flat else [B, S]), K, dtype=dtype)
     x2, bias = drawn(K, N, dtype=dtype), drawn(N, dtype=dtype)
     # What every rank has of its own: the operator does not compare them.
@@ -48,26 +46,11 @@ def test_sum_residual_and_norm(
     run_ranks(
         IN_PLACE if in_place else FUSED,
         [
-            [
-                a[r],
-                b[r],
-                biased[r],
-                d[r],
-                e[r],
-                1e-5,
-                name,
-                "sum",
-                0,
-                1,
-                *([] if in_place else [y[r]]),
-                normal[r],
-            ]
+            [a[r], b[r], biased[r], d[r], e[r], 1e-5, name, "sum", 0, 1, *([] if in_place else [y[r]]), normal[r]]
             for r in range(RANKS)
         ],
     )
-    products = [
-        p.double() @ q.double() + (0 if flat else z.double()) for p, q, z in zip(x1, x2, bias, strict=True)
-    ]
+    products = [p.double() @ q.double() + (0 if flat else z.double()) for p, q, z in zip(x1, x2, bias, strict=True)]
     total = torch.stack(products).sum(0).view(B, S, N)
     near = 2e-3 if dtype == HALF else 2e-2
     for r in range(RANKS):
@@ -87,10 +70,19 @@ def half(*shape: int, dtype: torch.dtype = HALF) -> torch.Tensor:
 def test_what_is_refused(name: str, in_place: bool) -> None:
     def said(**changed: Any) -> tuple[int, str]:
         arguments = {
-            "x1": half(B, S, K), "x2": half(K, N), "bias": None, "residual": half(B, S, N), "gamma": half(N),
-            "epsilon": 1e-5, "group": name, "reduceOp": "sum", "commTurn": 0, "streamMode": 1, "y": half(B, S, N),
+            "x1": half(B, S, K),
+            "x2": half(K, N),
+            "bias": None,
+            "residual": half(B, S, N),
+            "gamma": half(N),
+            "epsilon": 1e-5,
+            "group": name,
+            "reduceOp": "sum",
+            "commTurn": 0,
+            "streamMode": 1,
+            "y": half(B, S, N),
             "normOut": half(B, S, N),
-        } | changed  # fmt: skip
+        } | changed
         if in_place:
             del arguments["y"]
         return refusal(IN_PLACE if in_place else FUSED, *arguments.values())
@@ -113,11 +105,7 @@ def test_what_is_refused(name: str, in_place: bool) -> None:
         ({"x1": half(B, S + 1, K)}, INVALID_ARGUMENT, "expected the rows of x1"),
         ({"normOut": half(B, S)}, INVALID_ARGUMENT, "normOut has shape"),
         ({"bias": half(N + 1)}, INVALID_ARGUMENT, "bias has shape"),
-        (
-            {} if in_place else {"y": half(B, S)},
-            0 if in_place else INVALID_ARGUMENT,
-            "" if in_place else "y has shape",
-        ),
+        ({} if in_place else {"y": half(B, S)}, 0 if in_place else INVALID_ARGUMENT, "" if in_place else "y has shape"),
     ):
         status, message = said(**changed)
         assert status == code and words in message, (changed, status, message)

@@ -75,11 +75,9 @@ def test_products_of_int8(name: str, version: str, kind: str) -> None:
     calls = []
     for r in range(RANKS):
         token: Any = None if tokens is None else tokens[r]
-        scales = {
-            "": [columns[r]],
-            "V4": [token, columns[r], None, None],
-            "V5": [token, columns[r], None, None],
-        }.get(version, [columns[r], token, *[None] * (2 * (version == "V3"))])
+        scales = {"": [columns[r]], "V4": [token, columns[r], None, None], "V5": [token, columns[r], None, None]}.get(
+            version, [columns[r], token, *[None] * (2 * (version == "V3"))]
+        )
         mode, later = MODE.get(version, []), [0, 0] if version in ("V4", "V5") else []
         calls.append([a[r], b[r], c[r], d[r], *scales, name, "sum", *mode, 0, 1, *later, out[r]])
     run_ranks(f"aclnnQuantMatmulAllReduce{version}", calls)
@@ -100,14 +98,7 @@ def test_parts_that_travel_as_int8(name: str, version: str) -> None:
     back = (there.float() * 1.5).half()
     whole_parts = (parts.half().double() / there.double()).round().clamp(-128, 127)
     total = (whole_parts.sum(0) * (there.double() / back.double())).round().clamp(-128, 127)
-    a, b, c, t, u, v = (
-        on(x1),
-        on(x2),
-        on([columns] * RANKS),
-        on(rows),
-        on([there] * RANKS),
-        on([back] * RANKS),
-    )
+    a, b, c, t, u, v = (on(x1), on(x2), on([columns] * RANKS), on(rows), on([there] * RANKS), on([back] * RANKS))
     out = results(HALF, 2, M, N)
     calls = []
     for r in range(RANKS):
@@ -133,9 +124,7 @@ def test_weights_of_int8(name: str, dtype: torch.dtype, scaled: str, moved: bool
     parts = []
     for r in range(RANKS):
         along = scale[r].double(), torch.zeros(()).double() if offset is None else offset[r].double()
-        by, plus = (
-            (one.repeat_interleave(32, 0) if size else one for one in along) if size and moved else along
-        )
+        by, plus = (one.repeat_interleave(32, 0) if size else one for one in along) if size and moved else along
         if size and not moved:
             by = by.repeat_interleave(32, 0)
         parts.append(x1[r].double() @ ((x2[r].double() + plus) * by) + bias[r].double())
@@ -144,21 +133,7 @@ def test_weights_of_int8(name: str, dtype: torch.dtype, scaled: str, moved: bool
     out = results(dtype, M, N)
     for version, mode in (("", []), ("V2", [None])):
         calls = [
-            [
-                a[r],
-                b[r],
-                c[r],
-                s[r],
-                None if o is None else o[r],
-                None,
-                name,
-                "sum",
-                *mode,
-                0,
-                1,
-                size,
-                out[r],
-            ]
+            [a[r], b[r], c[r], s[r], None if o is None else o[r], None, name, "sum", *mode, 0, 1, size, out[r]]
             for r in range(RANKS)
         ]
         run_ranks(f"aclnnWeightQuantMatmulAllReduce{version}", calls)
@@ -173,9 +148,7 @@ def test_refused(name: str) -> None:
 
     def said(*, scales: list[Any] | None = None, later: tuple[int, int] = (0, 0)) -> tuple[int, str]:
         given = [None, scale, None, None] if scales is None else scales
-        return refusal(
-            "aclnnQuantMatmulAllReduceV4", x1, x2, None, None, *given, name, "sum", 0, 1, *later, out
-        )
+        return refusal("aclnnQuantMatmulAllReduceV4", x1, x2, None, None, *given, name, "sum", 0, 1, *later, out)
 
     assert said() == (0, "")
     there = torch.ones(N, dtype=HALF, device="npu:0")

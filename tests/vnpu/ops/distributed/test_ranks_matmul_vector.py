@@ -36,8 +36,7 @@ class Operands:
         else:
             self.dtype = HALF if kind == "packed" else BFLOAT
             self.x1, self.x2 = (
-                [torch.randint(-20, 20, shape, dtype=INT8) for _ in range(RANKS)]
-                for shape in ((m, K), (K, N))
+                [torch.randint(-20, 20, shape, dtype=INT8) for _ in range(RANKS)] for shape in ((m, K), (K, N))
             )
             rows = [torch.rand(m, 1) for _ in range(RANKS)]
             columns = [0.001 + torch.rand(1, N) / 1000 for _ in range(RANKS)]

@@ -55,7 +55,7 @@ UNFIT_CALLS = {
     "CeluV2": ([drawn(3)], (4,), {}, "expected shape"),
     "FastGelu": ([drawn(3)], (4,), {}, "expected shape"),
     "FastGeluGrad": ([drawn(3), drawn(4)], (3,), {}, "expected shape"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -68,8 +68,8 @@ def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
 
 
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "EluGrad": ([X, drawn(3)], (X.shape,), {}, "expected shape and dtype"),
-}  # fmt: skip
+    "EluGrad": ([X, drawn(3)], (X.shape,), {}, "expected shape and dtype")
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)

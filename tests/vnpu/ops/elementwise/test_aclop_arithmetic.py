@@ -49,9 +49,7 @@ def test_the_value_may_be_an_integer() -> None:
 
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
-UNFIT_CALLS = {
-    "SqrtGrad": ([drawn(3), drawn(4)], (3,), {}, "expected shape"),
-}  # fmt: skip
+UNFIT_CALLS = {"SqrtGrad": ([drawn(3), drawn(4)], (3,), {}, "expected shape")}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -64,8 +62,8 @@ def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
 
 
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "BiasAdd": ([X, drawn(5)], (X.shape,), {"data_format": "NCHW"}, "the bias is"),
-}  # fmt: skip
+    "BiasAdd": ([X, drawn(5)], (X.shape,), {"data_format": "NCHW"}, "the bias is")
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)

@@ -38,11 +38,7 @@ def test_functions_and_their_gradients(name: str, dtype: torch.dtype) -> None:
     given = expected.detach().to(dtype) if by_result else x
     if by_result:  # what it is differentiated by is rounded, too
         result = given.double()
-        slopes = {
-            "AcoshGrad": 1 / result.sinh(),
-            "AsinhGrad": 1 / result.cosh(),
-            "RsqrtGrad": -(result**3) / 2,
-        }
+        slopes = {"AcoshGrad": 1 / result.sinh(), "AsinhGrad": 1 / result.cosh(), "RsqrtGrad": -(result**3) / 2}
         exact = slope.double() * slopes.get(gradient, -(result**2))
     else:
         (exact,) = torch.autograd.grad(expected, wide, slope.double())
@@ -108,10 +104,7 @@ def test_the_next_number_and_the_smallest_step() -> None:
     x, y = torch.tensor([1.0, 1.0, -3.0]), torch.tensor([2.0, 0.0, -3.0])
     assert ran("NextAfter", [x, y], (3,))[0].tolist() == [1 + 2.0**-23, 1 - 2.0**-24, -3]
     for dtype in (torch.float16, torch.float32, F64):
-        assert (
-            ran("CustEps", [torch.ones(2, dtype=dtype)], (2, dtype))[0].tolist()
-            == [torch.finfo(dtype).eps] * 2
-        )
+        assert ran("CustEps", [torch.ones(2, dtype=dtype)], (2, dtype))[0].tolist() == [torch.finfo(dtype).eps] * 2
 
 
 def test_about_equal() -> None:

@@ -51,15 +51,11 @@ def test_lgamma_of_an_integer_is_a_float() -> None:
 def test_derivatives_of_digamma(order: int, dtype: torch.dtype) -> None:
     x = POSITIVE[1:]
     (y,) = ran("CustPolygamma", [torch.tensor(order, dtype=dtype), x], x.shape)
-    expected = torch.tensor(
-        [float(mpmath.polygamma(order, mpmath.mpf(float(v)))) for v in x], dtype=torch.float64
-    )
+    expected = torch.tensor([float(mpmath.polygamma(order, mpmath.mpf(float(v)))) for v in x], dtype=torch.float64)
     assert ((y - expected).abs() <= 1e-6 * expected.abs() + 1e-6).all()
 
 
-PAIRS = torch.cartesian_prod(
-    torch.tensor([0.01, 0.3, 1.0, 2.5, 20.0]), torch.tensor([1e-3, 0.4, 1.0, 3.0, 21.5, 80.0])
-)
+PAIRS = torch.cartesian_prod(torch.tensor([0.01, 0.3, 1.0, 2.5, 20.0]), torch.tensor([1e-3, 0.4, 1.0, 3.0, 21.5, 80.0]))
 
 
 @pytest.mark.parametrize("name", ["CustIgamma", "Igammac", "IgammaGradA"])
@@ -85,7 +81,10 @@ def test_incomplete_gamma_functions(name: str) -> None:
 def test_sums_of_powers() -> None:
     x, q = torch.tensor([1.5, 2.0, 4.0, 9.0]), torch.tensor([0.25, 1.0, 3.5, 2.0])
     (y,) = ran("Zeta", [x, q], (4,))
-    near_in_float(y, torch.tensor([float(mpmath.zeta(float(a), float(b))) for a, b in zip(x, q, strict=True)], dtype=torch.float64))  # fmt: skip
+    near_in_float(
+        y,
+        torch.tensor([float(mpmath.zeta(float(a), float(b))) for a, b in zip(x, q, strict=True)], dtype=torch.float64),
+    )
 
 
 @pytest.mark.parametrize("p", [1, 3])
@@ -116,7 +115,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustBesselI0": ([X], [(4, 4)], {}, "the output is"),
     "BesselI0e": ([X], [(4, 5, torch.float16)], {}, "the output is"),
     "BesselI1e": ([torch.tensor([1], dtype=I32)], [(1, I32)], {}, "no dtype"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

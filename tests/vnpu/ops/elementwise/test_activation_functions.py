@@ -64,16 +64,11 @@ def test_in_place(name):
         expected = storage[..., 0].double().clone()
         INPLACE[name](expected)
         assert torch.allclose(
-            ours[..., 0].cpu().double(),
-            expected,
-            rtol=4 * torch.finfo(dtype).eps,
-            atol=4 * torch.finfo(dtype).eps,
+            ours[..., 0].cpu().double(), expected, rtol=4 * torch.finfo(dtype).eps, atol=4 * torch.finfo(dtype).eps
         )
 
 
-@pytest.mark.parametrize(
-    "name", ["relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "logsigmoid", "mish", "glu"]
-)
+@pytest.mark.parametrize("name", ["relu", "leaky_relu", "gelu", "silu", "tanh", "sigmoid", "logsigmoid", "mish", "glu"])
 def test_every_layout(name):
     for x in layouts(random(3, 4, 6)):
         check(FUNCTIONS[name], x, dtypes=[torch.float32, torch.float16], ulps=4)
@@ -157,11 +152,7 @@ def test_first_phase_refuses():
         ("aclnnGeluV2", (zeros(3), 2, zeros(3)), "approximate is 2, allowed are 0 (none) and 1 (tanh)"),
         ("aclnnGeluBackwardV2", (zeros(3), zeros(3), "erf", zeros(3)), 'approximate is "erf"'),
         ("aclnnGlu", (zeros(3, 5), 1, zeros(3, 2)), "dimension 1 cannot be halved"),
-        (
-            "aclnnGlu",
-            (zeros(3, 4), 2, zeros(3, 2)),
-            "dim is 2, allowed for self with 2 dimensions is [-2, 1]",
-        ),
+        ("aclnnGlu", (zeros(3, 4), 2, zeros(3, 2)), "dim is 2, allowed for self with 2 dimensions is [-2, 1]"),
         ("aclnnPrelu", (zeros(2, 3), zeros(2), zeros(2, 3)), "weight has 2 values, allowed are 1 and 3"),
         ("aclnnThresholdBackward", (zeros(3), zeros(4), 0, zeros(3)), "does not broadcast"),
     ):

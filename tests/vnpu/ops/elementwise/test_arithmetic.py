@@ -59,9 +59,7 @@ def test_jumping_functions_in_half_precision(function: Callable[..., Any]) -> No
     check(function, a, b, grad=False)
     check(lambda x: function(x, -1.5), a, grad=False)
     check(lambda x: function(x.int(), 4), a, grad=False)
-    check(
-        lambda x, y: function(x.int(), y.int()), a, torch.tensor([2.0, 3, -2, 2, 5, -4]).double(), grad=False
-    )
+    check(lambda x, y: function(x.int(), y.int()), a, torch.tensor([2.0, 3, -2, 2, 5, -4]).double(), grad=False)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +114,7 @@ def test_numbers(function: Callable[..., Any]) -> None:
 def test_in_place(function: Callable[..., Any]) -> None:
     for view in layouts(random(3, 4, **POSITIVE)):
         if 0 not in view.stride():
-            check(
-                function,
-                view,
-                random(4, seed=2, **POSITIVE).expand(3, 4),
-                grad=False,
-                ulps=4,
-            )
+            check(function, view, random(4, seed=2, **POSITIVE).expand(3, 4), grad=False, ulps=4)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +164,7 @@ def test_type_promotion() -> None:
 
 def test_scalar_is_not_rounded_to_half_first() -> None:
     """x * 1.1 in bfloat16 multiplies by 1.1, not by the bfloat16 next to it, and rounds once."""
-    check(
-        lambda x: x * 1.1,
-        random(200, low=100, high=1000),
-        dtypes=[torch.bfloat16],
-        ulps=0.51,
-        scale=0,
-        grad=False,
-    )
+    check(lambda x: x * 1.1, random(200, low=100, high=1000), dtypes=[torch.bfloat16], ulps=0.51, scale=0, grad=False)
     check(
         lambda x: x + 0.0625,
         random(200, low=100, high=1000),
@@ -193,9 +178,7 @@ def test_scalar_is_not_rounded_to_half_first() -> None:
 def test_complex() -> None:
     a, b = random(4), random(4, seed=5)
     compare(
-        torch.complex(a.float().to(DEVICE), b.float().to(DEVICE)),
-        torch.complex(a.float(), b.float()),
-        torch.float32,
+        torch.complex(a.float().to(DEVICE), b.float().to(DEVICE)), torch.complex(a.float(), b.float()), torch.float32
     )
     compare(
         torch.polar(a.float().to(DEVICE), b.float().to(DEVICE)),
@@ -203,9 +186,7 @@ def test_complex() -> None:
         torch.float32,
     )
     z = torch.complex(a, b).to(torch.complex64)
-    compare(
-        (z.to(DEVICE) * z.to(DEVICE)), z.to(torch.complex128) * z.to(torch.complex128), torch.float32, ulps=8
-    )
+    compare((z.to(DEVICE) * z.to(DEVICE)), z.to(torch.complex128) * z.to(torch.complex128), torch.float32, ulps=8)
 
 
 def test_relu_of_a_sum() -> None:
@@ -271,9 +252,7 @@ def test_truth_values_are_subtracted() -> None:
 
 def test_angles_are_cut_to_integers() -> None:
     """In place, which torch refuses."""
-    y, x = (
-        torch.tensor(values, dtype=torch.int32, device=DEVICE) for values in ([5, -5, 0, 3], [-1, -2, 7, 0])
-    )
+    y, x = (torch.tensor(values, dtype=torch.int32, device=DEVICE) for values in ([5, -5, 0, 3], [-1, -2, 7, 0]))
     run("aclnnInplaceAtan2", y, x)
     assert y.tolist() == [1, -1, 0, 1]
 
@@ -362,11 +341,7 @@ def test_an_integer_takes_a_true_quotient_without_its_fraction(dtype: torch.dtyp
     numbers = [7, 8, 9, 100] if dtype == torch.uint8 else [7, -7, 9, -100]
     expected = [int(number / 2) for number in numbers]
     given = torch.tensor(numbers, dtype=dtype)
-    x, two, out = (
-        given.to(DEVICE),
-        torch.full((4,), 2, dtype=dtype, device=DEVICE),
-        torch.empty(4, dtype=dtype),
-    )
+    x, two, out = (given.to(DEVICE), torch.full((4,), 2, dtype=dtype, device=DEVICE), torch.empty(4, dtype=dtype))
     for name, other in (("aclnnDivs", 2), ("aclnnDiv", two)):
         result = out.to(DEVICE)
         run(name, x, other, result)

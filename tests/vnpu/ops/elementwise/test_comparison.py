@@ -71,9 +71,7 @@ def test_bits(function: Callable[..., Any], dtype: torch.dtype) -> None:
     check(function, a, b, grad=False)
     check(function, a, number, grad=False)
     check(torch.bitwise_not, a, grad=False)
-    in_place = {operator.and_: operator.iand, operator.or_: operator.ior, operator.xor: operator.ixor}[
-        function
-    ]
+    in_place = {operator.and_: operator.iand, operator.or_: operator.ior, operator.xor: operator.ixor}[function]
     check(in_place, a, b, grad=False)
     check(in_place, a, number, grad=False)
 
@@ -126,6 +124,5 @@ def test_refused() -> None:
     z = torch.ones(2, 3, dtype=torch.complex64).to(DEVICE)
     assert first_phase("aclnnLtTensor", z, z, out)[0] == INVALID_ARGUMENT
     assert (
-        first_phase("aclnnEqual", x, x.int(), torch.empty((), dtype=torch.bool, device=DEVICE))[0]
-        == INVALID_ARGUMENT
+        first_phase("aclnnEqual", x, x.int(), torch.empty((), dtype=torch.bool, device=DEVICE))[0] == INVALID_ARGUMENT
     )

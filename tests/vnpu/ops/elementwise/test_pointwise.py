@@ -86,9 +86,7 @@ def test_kernels_that_keep_half_round_each_step(name: str) -> None:
 
 def test_where_promotes() -> None:
     x = random(4)
-    result = torch.where(
-        x.to(DEVICE) > 0, torch.ones(4, dtype=torch.int32, device=DEVICE), x.float().to(DEVICE)
-    )
+    result = torch.where(x.to(DEVICE) > 0, torch.ones(4, dtype=torch.int32, device=DEVICE), x.float().to(DEVICE))
     compare(result, torch.where(x > 0, torch.ones(4), x.float()).double(), torch.float32)
 
 

@@ -45,13 +45,7 @@ FUNCTIONS = [
     ("tanh", -2, 2),
     ("trunc", -3, 3),
 ]
-IN_PLACE_ONLY_OUT_OF_PLACE = {
-    "abs",
-    "neg",
-    "round",
-    "sign",
-    "trunc",
-}  # torch_npu has no operator of its own here
+IN_PLACE_ONLY_OUT_OF_PLACE = {"abs", "neg", "round", "sign", "trunc"}  # torch_npu has no operator of its own here
 
 
 @pytest.mark.parametrize(("name", "low", "high"), FUNCTIONS)
@@ -68,13 +62,7 @@ def test_every_layout_in_and_out_of_place(name: str, low: float, high: float) ->
         check(getattr(torch, name), view, dtypes=[torch.float32], grad=False, ulps=4)
         if 0 in view.stride():
             continue  # an expanded tensor cannot be written
-        check(
-            lambda x: getattr(x, name + "_")(),
-            view,
-            dtypes=[torch.float32, torch.bfloat16],
-            grad=False,
-            ulps=4,
-        )
+        check(lambda x: getattr(x, name + "_")(), view, dtypes=[torch.float32, torch.bfloat16], grad=False, ulps=4)
 
 
 @pytest.mark.parametrize("name", ["exp", "sqrt", "sin", "log", "tanh", "reciprocal", "erf", "atan"])
@@ -111,9 +99,7 @@ def test_special_values() -> None:
     check(lambda t: torch.nan_to_num(t)[2:], x)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
 def test_whole_numbers_are_finite(dtype: torch.dtype) -> None:
     x = torch.tensor([[0, 1, 127], [-128, 3, 1]]).to(dtype)
     for function in (torch.isfinite, torch.isposinf, torch.isneginf):
@@ -124,9 +110,7 @@ def test_whole_numbers_are_finite(dtype: torch.dtype) -> None:
     out = torch.zeros(2, 3, dtype=torch.bool, device=DEVICE)
     run("aclnnIsFinite", x.to(DEVICE), out)
     assert out.all()
-    status, message = first_phase(
-        "aclnnIsFinite", torch.ones(2, dtype=torch.complex64).to(DEVICE), out[0, :2]
-    )
+    status, message = first_phase("aclnnIsFinite", torch.ones(2, dtype=torch.complex64).to(DEVICE), out[0, :2])
     assert status == INVALID_ARGUMENT
     assert "self has dtype ComplexFloat" in message
 
@@ -152,9 +136,7 @@ def test_rounding_integers_to_decimals() -> None:
     assert torch.round(narrow, decimals=-1).tolist() == [-30, -20, 0, 0, 30, 40, 40, 40]
     assert torch.round_(narrow, decimals=-2).tolist() == [0] * 8
     wide = torch.tensor([*values, 10**18 + 7], dtype=torch.int64, device=DEVICE)
-    assert torch.round(wide, decimals=-1).tolist() == [
-        -20, -20, 0, 0, 30, 30, 30, 40, 2147483640, 10**18
-    ]  # fmt: skip
+    assert torch.round(wide, decimals=-1).tolist() == [-20, -20, 0, 0, 30, 30, 30, 40, 2147483640, 10**18]
 
 
 def test_logit() -> None:

@@ -19,9 +19,7 @@ HALVES = (torch.float32, torch.float16)
 def test_iou_has_its_epsilon_in_the_areas(mode: int) -> None:
     generator = torch.Generator().manual_seed(0)
     low = [torch.randint(0, 8, (n, 2), generator=generator) for n in (5, 7)]
-    box, truth = (
-        torch.cat([t, t + torch.randint(1, 7, t.shape, generator=generator)], 1).double() for t in low
-    )
+    box, truth = (torch.cat([t, t + torch.randint(1, 7, t.shape, generator=generator)], 1).double() for t in low)
     for dtype in HALVES:
         for function in (torch_npu.npu_iou, torch_npu.npu_ptiou):
             actual = function(box.to(dtype).npu(), truth.to(dtype).npu(), mode)
@@ -70,10 +68,7 @@ def test_bounding_boxes() -> None:
         d = deltas.double() * torch.tensor(stds) + torch.tensor(means)
         limit = abs(math.log(0.5))
         x, y = ax + aw * d[:, 0], ay + ah * d[:, 1]
-        w, h = (
-            (aw * d[:, 2].clamp(-limit, limit).exp() - 1) / 2,
-            (ah * d[:, 3].clamp(-limit, limit).exp() - 1) / 2,
-        )
+        w, h = ((aw * d[:, 2].clamp(-limit, limit).exp() - 1) / 2, (ah * d[:, 3].clamp(-limit, limit).exp() - 1) / 2)
         edges = [(x - w).clamp(0, 39), (y - h).clamp(0, 29), (x + w).clamp(0, 39), (y + h).clamp(0, 29)]
         actual = torch_npu.npu_bounding_box_decode(a.npu(), deltas.npu(), *means, *stds, (30, 40), 0.5)
         compare(actual, torch.stack(edges, 1), dtype, scale=40)
@@ -149,9 +144,7 @@ def test_boxes_that_get_a_truth(all_of_them: bool) -> None:
     assigned, answers = torch.full((12,), -1.0), torch.tensor([1, 1, 0] * 4, dtype=torch.uint8)
     (most, which), (best, where) = overlaps.max(0), overlaps.max(1)
     arguments: list[Any] = [assigned, overlaps, answers, most, which.int(), best, where.int()]
-    actual = torch_npu.npu_grid_assign_positive(
-        *(t.npu() for t in arguments), 3, 0.75, 0.5, all_of_them
-    ).cpu()
+    actual = torch_npu.npu_grid_assign_positive(*(t.npu() for t in arguments), 3, 0.75, 0.5, all_of_them).cpu()
     expected = assigned.clone()
     for i in range(12):
         if answers[i] and most[i] >= 0.75:

@@ -58,9 +58,19 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustCropAndResize": ([LAST, BOXES, TARGET[:2].int(), [4, 3]], [(2, 4, 3, 3)], {"method": "cubic"}, '"cubic"'),
     "CustCropAndResize 2": ([LAST, BOXES, TARGET.int(), [4, 3]], [(2, 4, 3, 3)], {}, "box_index is"),
     "CustCropAndResize 3": ([LAST, BOXES, TARGET[:2].int(), [4, 4]], [(2, 4, 3, 3)], {}, "the output is"),
-    "CustCropAndResizeGradImage": ([drawn(2, 4, 3, 3), BOXES, TARGET[:2].int(), [2, 6, 8, 4]], [(2, 6, 8, 4)], {}, "image_size"),
-    "CustCropAndResizeGradBoxes": ([drawn(2, 4, 3, 3), LAST, BOXES, TARGET[:2].int()], [(2, 4)], {"method": "nearest"}, "not bilinear"),
-}  # fmt: skip
+    "CustCropAndResizeGradImage": (
+        [drawn(2, 4, 3, 3), BOXES, TARGET[:2].int(), [2, 6, 8, 4]],
+        [(2, 6, 8, 4)],
+        {},
+        "image_size",
+    ),
+    "CustCropAndResizeGradBoxes": (
+        [drawn(2, 4, 3, 3), LAST, BOXES, TARGET[:2].int()],
+        [(2, 4)],
+        {"method": "nearest"},
+        "not bilinear",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -16,7 +16,10 @@ IMAGE, LAST = drawn(2, 3, 6, 8), drawn(2, 6, 8, 3)
 @pytest.mark.parametrize("corners", [True, False])
 @pytest.mark.parametrize("size", [(4, 12), (6, 8), (1, 1)])
 def test_cubic_by_attributes_is_torchs(corners: bool, size: tuple[int, int]) -> None:
-    how: dict[str, Any] = {"mode": "cubic", "coordinate_transformation_mode": "align_corners" if corners else "half_pixel"}  # fmt: skip
+    how: dict[str, Any] = {
+        "mode": "cubic",
+        "coordinate_transformation_mode": "align_corners" if corners else "half_pixel",
+    }
     wide = IMAGE.double().requires_grad_()
     expected = F.interpolate(wide, size, mode="bicubic", align_corners=corners)
     (y,) = ran("ResizeD", [IMAGE], (2, 3, *size), sizes=list(size), **how)
@@ -74,13 +77,18 @@ def test_a_line_from_its_first_pixels() -> None:
 # Operator: inputs, outputs, attributes; words of the message.
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustResizeBicubic": ([IMAGE, [4, 4]], [(2, 3, 4, 5)], {}, "the output is"),
-    "CustResizeBicubic 2": ([IMAGE, [4, 4]], [(2, 3, 4, 4)], {"align_corners": True, "half_pixel_centers": True}, "both true"),
+    "CustResizeBicubic 2": (
+        [IMAGE, [4, 4]],
+        [(2, 3, 4, 4)],
+        {"align_corners": True, "half_pixel_centers": True},
+        "both true",
+    ),
     "ResizeBicubicGrad": ([drawn(2, 2, 4, 4), IMAGE], [(2, 3, 6, 8)], {}, "the resized image is"),
     "ResizeD": ([IMAGE], [(2, 3, 4, 4)], {"sizes": [4, 4], "mode": "nearest"}, "linear and cubic"),
     "ResizeD 2": ([IMAGE], [(2, 3, 6, 4)], {"sizes": [4], "mode": "linear"}, "a height of 1"),
     "ResizeD 3": ([IMAGE], [(2, 3, 4, 4)], {"sizes": [4, 5], "mode": "cubic"}, "sizes is [4, 5]"),
     "ResizeGradD": ([IMAGE], [(2, 3, 4, 4)], {"original_size": [4, 5], "mode": "cubic"}, "original_size is [4, 5]"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -14,9 +14,7 @@ HALVES = (torch.float32, torch.float16)
 
 def corners(count: int, seed: int) -> Tensor:
     low = torch.randint(0, 12, (count, 2), generator=torch.Generator().manual_seed(seed))
-    return torch.cat(
-        [low, low + torch.randint(1, 9, low.shape, generator=torch.Generator().manual_seed(7))], 1
-    ).float()
+    return torch.cat([low, low + torch.randint(1, 9, low.shape, generator=torch.Generator().manual_seed(7))], 1).float()
 
 
 def greedy(box: Tensor, order: list[int], limit: float, most: int) -> list[int]:

@@ -24,9 +24,7 @@ def test_position_sensitive_pooling() -> None:
         out = []
         for region in rois.transpose(1, 2).reshape(-1, 5).tolist():
             start = [round(v) * scale for v in region[1:3]]
-            step = [
-                max((round(v + 1)) * scale - s, 0.1) / group for v, s in zip(region[3:], start, strict=True)
-            ]
+            step = [max((round(v + 1)) * scale - s, 0.1) / group for v, s in zip(region[3:], start, strict=True)]
             for c in range(channels):
                 for h in range(group):
                     for w in range(group):
@@ -34,10 +32,7 @@ def test_position_sensitive_pooling() -> None:
                         for i, s, d, size in ((h, start[1], step[1], 6), (w, start[0], step[0], 7)):
                             spans.append(
                                 slice(
-                                    *(
-                                        min(max(v, 0), size)
-                                        for v in (math.floor(s + i * d), math.ceil(s + (i + 1) * d))
-                                    )
+                                    *(min(max(v, 0), size) for v in (math.floor(s + i * d), math.ceil(s + (i + 1) * d)))
                                 )
                             )
                         part = t[int(region[0]), (c * group + h) * group + w, spans[0], spans[1]]

@@ -31,9 +31,7 @@ def test_other_sizes(size: tuple[int, int]) -> None:
             corner = x[..., a : a + 2, b : b + 2]
             corner = F.pad(corner, (0, 2 - corner.shape[3], 0, 2 - corner.shape[2]), "replicate")
             u, v = row - a, column - b
-            weights = torch.tensor(
-                [[(1 - u) * (1 - v), (1 - u) * v], [u * (1 - v), u * v]], dtype=torch.float64
-            )
+            weights = torch.tensor([[(1 - u) * (1 - v), (1 - u) * v], [u * (1 - v), u * v]], dtype=torch.float64)
             near(y[..., i, j], (corner * weights).sum((2, 3)))
 
 
@@ -41,7 +39,7 @@ def test_other_sizes(size: tuple[int, int]) -> None:
 UNFIT_CALLS = {
     "ResizeBilinearV2Grad": ([drawn(1, 2, 4, 4), drawn(1, 2, 3, 3)], (1, 2, 3, 2), {}, "the gradient of x is"),
     "ResizeNearestNeighborV2Grad": ([drawn(1, 2, 4, 4), [3, 0]], (1, 2, 3, 3), {}, "the size"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -57,9 +55,12 @@ def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
 REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]] = {
     "ResizeBilinearV2": ([IMAGE, [2, 0]], [(2, 3, 2, 1)], {}, "2 positive values"),
     "ResizeNearestNeighborV2": (
-        [IMAGE, [2, 2]], [(2, 3, 2, 2)], {"align_corners": True, "half_pixel_centers": True}, "both true",
+        [IMAGE, [2, 2]],
+        [(2, 3, 2, 2)],
+        {"align_corners": True, "half_pixel_centers": True},
+        "both true",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

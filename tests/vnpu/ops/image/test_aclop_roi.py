@@ -27,7 +27,13 @@ def test_affine_grids(corners: bool | None, shape: tuple[int, ...]) -> None:
 def test_regions_end_as_they_say(end: int) -> None:
     rois = torch.tensor([[0, 1.0, 2, 9, 7], [1, 4, 1, 12, 10]])
     ramp = torch.arange(8.0).expand(2, 1, 6, 8).contiguous()
-    how: dict[str, Any] = {"pooled_height": 1, "pooled_width": 2, "spatial_scale": 0.5, "sample_num": 2, "roi_end_mode": end}  # fmt: skip
+    how: dict[str, Any] = {
+        "pooled_height": 1,
+        "pooled_width": 2,
+        "spatial_scale": 0.5,
+        "sample_num": 2,
+        "roi_end_mode": end,
+    }
     (y,) = ran("ROIAlign", [ramp, rois], (2, 1, 1, 2), **how)
     # The mean of a ramp is its value in the middle of a cell.
     first, last = (
@@ -35,9 +41,7 @@ def test_regions_end_as_they_say(end: int) -> None:
         (rois[:, 3] + (end == 1)) * 0.5 - (0.5 if end > 1 else 0),
     )
     near(y.flatten(1), torch.stack([first + (last - first) / 4, first + (last - first) * 3 / 4], 1).double())
-    (slope,) = ran(
-        "ROIAlignGrad", [torch.ones(2, 1, 1, 2), rois], ramp.shape, xdiff_shape=[2, 1, 6, 8], **how
-    )
+    (slope,) = ran("ROIAlignGrad", [torch.ones(2, 1, 1, 2), rois], ramp.shape, xdiff_shape=[2, 1, 6, 8], **how)
     near((slope * ramp.double()).sum((1, 2, 3)), y.sum((1, 2, 3)))
 
 
@@ -50,7 +54,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "ROIAlignGrad": ([drawn(2, 3, 2, 2), drawn(3, 5)], [(2, 3, 6, 8)], POOL, "what is pooled is"),
     "CustAffineGrid": ([drawn(2, 3, 3), [2, 3, 4, 5]], [(2, 4, 5, 2)], {}, "theta is"),
     "CustAffineGridGrad": ([drawn(2, 4, 4, 2), [2, 3, 4, 5]], [(2, 2, 3)], {}, "the grid is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

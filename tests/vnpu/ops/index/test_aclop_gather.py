@@ -57,13 +57,18 @@ def test_set_bits(dtype: torch.dtype) -> None:
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]] = {
     "SegmentSum": ([X, torch.zeros(3, dtype=I32)], [(2, 3)], {}, "the segments is"),
-    "CustCoalesce": ([torch.zeros(2, 3, dtype=I64), drawn(2), torch.ones(2, dtype=I64)], [(2, 3, I64), (2,), (2, I64)], {}, "the values is"),
+    "CustCoalesce": (
+        [torch.zeros(2, 3, dtype=I64), drawn(2), torch.ones(2, dtype=I64)],
+        [(2, 3, I64), (2,), (2, I64)],
+        {},
+        "the values is",
+    ),
     "CustConcatOffset": ([X, drawn(4, 2)], [(2, 2, I64)], {"axis": 0}, "an input is"),
     "EmbeddingLookup": ([X, torch.zeros(2, dtype=I32), torch.zeros(1, dtype=I64)], [(2, 2)], {}, "the output is"),
     "LowerBound": ([X, drawn(3, 2)], [(3, 2, I32)], {}, "the values is"),
     "UpperBound": ([X, drawn(4, 2)], [(4, 2)], {}, "the output is"),
     "PopulationCount": ([X], [(4, 3, torch.uint8)], {}, "x is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -105,7 +105,7 @@ MATRIX = drawn(3, 4) * 3
 VOLUME = drawn(3, 6, 5)
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED_CALLS: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "CustIndexPut": ([drawn(3), drawn(1), torch.tensor([0.5])], (3,), {}, "no dtype"),
+    "CustIndexPut": ([drawn(3), drawn(1), torch.tensor([0.5])], (3,), {}, "no dtype")
 }
 
 
@@ -116,12 +116,7 @@ def test_refused(name: str) -> None:
 
 
 REFUSED: dict[str, tuple[list[Any], torch.Tensor, dict[str, Any], str]] = {
-    "InplaceIndexAdd": (
-        [VOLUME[0], VOLUME[0, 0].long(), VOLUME[0]],
-        VOLUME[0],
-        {"axis": 0},
-        "the updates is",
-    ),
+    "InplaceIndexAdd": ([VOLUME[0], VOLUME[0, 0].long(), VOLUME[0]], VOLUME[0], {"axis": 0}, "the updates is"),
     "ScatterElements": ([VOLUME, VOLUME.long(), VOLUME], VOLUME, {"reduction": "min"}, 'reduction is "min"'),
 }
 
@@ -141,7 +136,7 @@ UNFIT_CALLS = {
     "UnsortedSegmentMin": ([drawn(3, 2), torch.tensor([0, 1]), [2]], (2, 2), {}, "the segments"),
     "ReverseSequence": ([drawn(3, 2), torch.tensor([0, 1, 2])], (3, 2), {"seq_dim": 0, "batch_dim": 0}, "batch_dim 0"),
     "MatrixBandPart": ([drawn(3), [0], [0]], (3,), {}, "expected matrices"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -160,7 +155,7 @@ UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "GatherNd": ([drawn(3), torch.tensor([[0, 1]])], ((1,),), {}, "the indices"),
     "UnsortedSegmentProd": ([drawn(3, 2), ROWS, [2]], [(2, 2)], {}, "the segments"),
     "CustIndexFill": ([MATRIX, [1], torch.tensor([0], dtype=I32), drawn(2)], [(3, 4)], {}, "the value is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)

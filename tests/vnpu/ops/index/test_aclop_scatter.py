@@ -53,9 +53,7 @@ def test_places_in_a_variable(name: str) -> None:
         near(ran.operands[0].double(), there)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "name", ["TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "ScatterNonAliasingAdd"]
-)
+@pytest.mark.parametrize("name", ["TensorScatterSub", "TensorScatterMax", "TensorScatterMin", "ScatterNonAliasingAdd"])
 def test_changed_copies(name: str) -> None:
     x, places, updates = drawn(4, 3), torch.tensor([[3, 1], [0, 0], [3, 1]]), drawn(3)
     (y,) = ran(name, [x, places, updates], x.shape)
@@ -113,7 +111,5 @@ REFUSED: dict[str, tuple[list[torch.Tensor], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
     inputs, attributes, words = REFUSED[name]
-    status, message = launch(
-        name, [each.npu() for each in inputs], [torch.zeros_like(inputs[0]).npu()], **attributes
-    )
+    status, message = launch(name, [each.npu() for each in inputs], [torch.zeros_like(inputs[0]).npu()], **attributes)
     assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)

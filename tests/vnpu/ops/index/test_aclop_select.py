@@ -21,9 +21,7 @@ def test_places_by_dimension() -> None:
 def test_unique_slices_their_places_and_counts(axis: int) -> None:
     x = torch.tensor([[2.0, 1, 2], [0, 1, 0], [2, 1, 2]])
     found = torch.unique(x.npu(), dim=axis, return_inverse=True, return_counts=True)
-    for actual, expected in zip(
-        found, torch.unique(x, dim=axis, return_inverse=True, return_counts=True), strict=True
-    ):
+    for actual, expected in zip(found, torch.unique(x, dim=axis, return_inverse=True, return_counts=True), strict=True):
         assert torch.equal(actual.cpu(), expected)
     assert by_name("UniqueWithCountsExt2") > 0
 

@@ -10,9 +10,7 @@ from torch.nn import functional
 INDICES = torch.tensor([[1, 4, 0], [4, 4, 2]])
 
 
-@pytest.mark.parametrize(
-    "indices", [INDICES, torch.tensor(3), torch.zeros(0, 2, dtype=torch.int64), torch.arange(5)]
-)
+@pytest.mark.parametrize("indices", [INDICES, torch.tensor(3), torch.zeros(0, 2, dtype=torch.int64), torch.arange(5)])
 @pytest.mark.parametrize("options", [{}, {"padding_idx": 4}, {"scale_grad_by_freq": True}])
 def test_embedding(indices, options):
     check(lambda w: functional.embedding(indices.to(w.device), w, **options), random(5, 6), ulps=4)
@@ -20,11 +18,7 @@ def test_embedding(indices, options):
 
 def test_every_layout():
     for weight in layouts(random(5, 6)):
-        check(
-            lambda w: functional.embedding(INDICES.to(w.device), w),
-            weight,
-            dtypes=[torch.float32, torch.float16],
-        )
+        check(lambda w: functional.embedding(INDICES.to(w.device), w), weight, dtypes=[torch.float32, torch.float16])
     for indices in layouts(INDICES):
         check(lambda w, i: functional.embedding(i, w), random(5, 6), indices)
 
@@ -49,9 +43,7 @@ def test_bags(mode, padding):
     indices, offsets = torch.tensor([1, 4, 0, 4, 2, 2]), torch.tensor([0, 3, 4])
 
     def bags(w):
-        return functional.embedding_bag(
-            indices.to(w.device), w, offsets.to(w.device), mode=mode, padding_idx=padding
-        )
+        return functional.embedding_bag(indices.to(w.device), w, offsets.to(w.device), mode=mode, padding_idx=padding)
 
     check(bags, random(5, 6), grad=False, ulps=4)
 
@@ -69,10 +61,7 @@ def test_renormalisation(p):
 def test_first_phase_refuses():
     weight, indices = torch.zeros(5, 2, device="npu"), INDICES.npu()
     for arguments, text in (
-        (
-            (weight, indices, torch.zeros(2, 3, 3, device="npu")),
-            "out has shape [2, 3, 3], expected [2, 3, 2]",
-        ),
+        ((weight, indices, torch.zeros(2, 3, 3, device="npu")), "out has shape [2, 3, 3], expected [2, 3, 2]"),
         (
             (weight, indices.float(), torch.zeros(2, 3, 2, device="npu")),
             "indices has dtype float32, allowed are int32, int64",
@@ -92,9 +81,21 @@ def test_bags_refuse():
 
     def status(indices, offsets, mode=0, weights=None):
         return aclnn.first_phase(
-            "aclnnEmbeddingBag", weight, indices, offsets, False, mode, False, weights, False, -1, out,
-            torch.zeros_like(indices).long(), count, count,
-        )  # fmt: skip
+            "aclnnEmbeddingBag",
+            weight,
+            indices,
+            offsets,
+            False,
+            mode,
+            False,
+            weights,
+            False,
+            -1,
+            out,
+            torch.zeros_like(indices).long(),
+            count,
+            count,
+        )
 
     code, message = status(indices.short(), offsets.char())
     assert code == aclnn.INVALID_ARGUMENT and "must has one dtype in [int32, int64]" in message

@@ -68,17 +68,13 @@ def store(x: torch.Tensor, where: Any, value: Any) -> torch.Tensor:
         lambda x, y: store(x, torch.tensor([2, 0], device=x.device), y[:2]),
         lambda x, y: store(x, torch.tensor([2, 0], device=x.device), 3),
         lambda x, y: store(x, (slice(None), torch.tensor([2, 0], device=x.device)), y[:, :2]),
-        lambda x, y: store(
-            x, (torch.tensor([2, 0], device=x.device), torch.tensor([1, 1], device=x.device)), y[0, :2]
-        ),
+        lambda x, y: store(x, (torch.tensor([2, 0], device=x.device), torch.tensor([1, 1], device=x.device)), y[0, :2]),
         lambda x, y: store(x, torch.tensor([], dtype=torch.long, device=x.device), 5),
         lambda x, y: store(x, x > 0, 0.5),
         lambda x, y: store(x, torch.tensor([True, False, True, False], device=x.device), y[:2]),
         lambda x, y: x.index_put((torch.tensor([2, 2, 0], device=x.device),), y[:3], accumulate=True),
         lambda x, y: x.index_put(
-            (torch.tensor([2, 2], device=x.device), torch.tensor([1, 1], device=x.device)),
-            y[0, :2],
-            accumulate=True,
+            (torch.tensor([2, 2], device=x.device), torch.tensor([1, 1], device=x.device)), y[0, :2], accumulate=True
         ),
         lambda x, y: x.index_add(0, torch.tensor([2, 2, 0], device=x.device), y[:3], alpha=0.5),
         lambda x, y: x.index_add(1, torch.tensor([2, 2], device=x.device), y[:, :2]),
@@ -228,12 +224,7 @@ def test_rows_and_places() -> None:
         expected[row, start : start + 2] = updates[row]
     assert torch.equal(result.cpu(), expected)
     variable = torch.zeros(4, 3, device=DEVICE)
-    run(
-        "aclnnScatterNdUpdate",
-        variable,
-        torch.tensor([[1], [3]], device=DEVICE),
-        torch.ones(2, 3, device=DEVICE),
-    )
+    run("aclnnScatterNdUpdate", variable, torch.tensor([[1], [3]], device=DEVICE), torch.ones(2, 3, device=DEVICE))
     assert variable[:, 0].tolist() == [0, 1, 0, 1]
 
 
@@ -292,31 +283,14 @@ PAST = [
     ("aclnnIndex", (3,), "x[torch.tensor([5], device='npu')]", "index 5 is out of bounds"),
     ("aclnnGather", (3,), "x.gather(0, torch.tensor([-4], device='npu'))", "index -4 is out of bounds"),
     # of a tensor without dimensions, which is as one of one element
-    (
-        "aclnnGather",
-        (),
-        "x.gather(0, torch.tensor(-2, device='npu'))",
-        "index -2 is out of bounds for dimension 0",
-    ),
-    (
-        "aclnnIndexSelect",
-        (),
-        "x.index_select(0, torch.tensor([1], device='npu'))",
-        "index out of range in self",
-    ),
-    (
-        "aclnnGather",
-        (),
-        "x.gather(0, torch.tensor(1, device='npu'))",
-        "index 1 is out of bounds for dimension 0",
-    ),
+    ("aclnnGather", (), "x.gather(0, torch.tensor(-2, device='npu'))", "index -2 is out of bounds for dimension 0"),
+    ("aclnnIndexSelect", (), "x.index_select(0, torch.tensor([1], device='npu'))", "index out of range in self"),
+    ("aclnnGather", (), "x.gather(0, torch.tensor(1, device='npu'))", "index 1 is out of bounds for dimension 0"),
 ]
 
 
 @pytest.mark.parametrize(("name", "sizes", "read", "words"), PAST)
-def test_an_index_past_the_end_names_the_operator(
-    name: str, sizes: tuple[int, ...], read: str, words: str
-) -> None:
+def test_an_index_past_the_end_names_the_operator(name: str, sizes: tuple[int, ...], read: str, words: str) -> None:
     """In a process of its own: after a kernel's failure torch_npu refuses all further work, as on hardware."""
     child = forked.python(PAST_THE_END.format(sizes=sizes, read=read))
     assert child.returncode != 0
@@ -329,15 +303,11 @@ def test_refused() -> None:
     index = torch.zeros(2, 2, dtype=torch.int64, device=DEVICE)
     assert "out has shape [2, 3], expected [2, 2]" in refused("aclnnGather", x, 1, index, x)
     assert "index has dtype float32" in refused("aclnnGather", x, 1, x, x)
-    assert "larger than self" in refused(
-        "aclnnGather", x, 1, torch.zeros(4, 1, dtype=torch.int64, device=DEVICE), x
-    )
+    assert "larger than self" in refused("aclnnGather", x, 1, torch.zeros(4, 1, dtype=torch.int64, device=DEVICE), x)
     assert "reduce is 3, allowed is [0, 2]" in refused("aclnnScatter", x, 1, index, x, 3, x)
     assert "larger than src" in refused("aclnnScatter", x, 1, index, x[:, :1], 0, x)
     assert "dim is 2" in refused("aclnnIndexSelect", x, 2, index[0], x)
-    assert "has 3 subscripts" in refused(
-        "aclnnIndex", x, [index, index, index], torch.empty(2, 2, device=DEVICE)
-    )
+    assert "has 3 subscripts" in refused("aclnnIndex", x, [index, index, index], torch.empty(2, 2, device=DEVICE))
     assert "mask has dtype float32" in refused("aclnnInplaceMaskedFillScalar", x, x, 1.0)
     assert "up to 6 are needed" in refused("aclnnMaskedSelect", x, x > 0, torch.empty(2, device=DEVICE))
     assert "source has 3 elements, expected 4" in refused("aclnnInplacePut", x, index, x[0], False)
@@ -346,9 +316,7 @@ def test_refused() -> None:
     assert one in refused("aclnnIndexAdd", number, 0, none, number, 1, number)
     assert one in refused("aclnnInplaceIndexCopy", number, 0, none, number)
     assert one in refused("aclnnInplaceIndexCopy", x[0], 0, index[0], number)
-    assert "index has the value 3, which is out of range" in refused(
-        "aclnnInplaceIndexFillTensor", x, 1, [0, 3], 2.0
-    )
+    assert "index has the value 3, which is out of range" in refused("aclnnInplaceIndexFillTensor", x, 1, [0, 3], 2.0)
 
 
 def test_slices_of_numbers_and_of_nothing() -> None:

@@ -88,13 +88,7 @@ def test_searching() -> None:
             dtypes=[torch.float32, torch.float16],
             grad=False,
         )
-    check(
-        lambda b, t: torch.searchsorted(b, t, out_int32=True),
-        boundaries,
-        x,
-        dtypes=[torch.float32],
-        grad=False,
-    )
+    check(lambda b, t: torch.searchsorted(b, t, out_int32=True), boundaries, x, dtypes=[torch.float32], grad=False)
     check(lambda b: torch.searchsorted(b, 0.25), boundaries, dtypes=[torch.float32], grad=False)
     check(
         lambda b, t: torch.searchsorted(b.expand(2, 4).contiguous(), t),
@@ -128,9 +122,7 @@ def test_running(dim: int) -> None:
     check(lambda t: tuple(t.cummin(dim)), DISTINCT)
     check(lambda t: t.cumsum(dim), torch.tensor([[1, 2], [3, 4]]), grad=False)
     check(lambda t: t.cumsum(dim, dtype=torch.float32), x, dtypes=[torch.float16])
-    check(
-        lambda t: t.cumsum(dim), torch.tensor([[True, False], [True, True]]), grad=False
-    )  # transformers does that
+    check(lambda t: t.cumsum(dim), torch.tensor([[True, False], [True, True]]), grad=False)  # transformers does that
     for view in layouts(x):
         check(lambda t: t.cumsum(dim), view, dtypes=[torch.float32], grad=False)
     check(lambda t: t.cumsum(0), random())
@@ -149,10 +141,7 @@ def test_running_extremes_with_int32_positions(name: str) -> None:
 
 def test_by_c_name() -> None:
     x = DISTINCT.float().to(DEVICE)
-    values, where = (
-        torch.empty(2, 3, 2, device=DEVICE),
-        torch.empty(2, 3, 2, dtype=torch.int64, device=DEVICE),
-    )
+    values, where = (torch.empty(2, 3, 2, device=DEVICE), torch.empty(2, 3, 2, dtype=torch.int64, device=DEVICE))
     run("aclnnTopk", x, 2, -1, True, True, values, where)
     compare(values, DISTINCT.topk(2).values, torch.float32)
     assert torch.equal(where.cpu(), DISTINCT.topk(2).indices)

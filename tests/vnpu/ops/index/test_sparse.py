@@ -48,8 +48,15 @@ def test_by_name() -> None:
     places = torch.tensor([1, 0, 1])
     indices, values = torch.tensor([[7, 8], [1, 2], [7, 8]]), torch.tensor([1.0, 2.0, 4.0])
     new_indices, new_values = torch.zeros(2, 2, dtype=torch.int64).npu(), torch.ones(2).npu()
-    run("aclnnCoalesceSparse", torch.zeros(2, dtype=torch.int64).npu(), places.npu(), indices.npu(), values.npu(),
-        new_indices, new_values)  # fmt: skip
+    run(
+        "aclnnCoalesceSparse",
+        torch.zeros(2, dtype=torch.int64).npu(),
+        places.npu(),
+        indices.npu(),
+        values.npu(),
+        new_indices,
+        new_values,
+    )
     assert new_indices.cpu().tolist() == [[1, 2], [7, 8]] and new_values.cpu().tolist() == [3, 6]
 
 

@@ -36,16 +36,14 @@ def test_assignments(rows: int, columns: int, most: bool) -> None:
 
 def test_assignments_among_the_first_columns() -> None:
     costs = torch.tensor([[5, 1, 0], [4, 9, 0], [7, 7, 0]], dtype=torch.int32)
-    row, column = called(
-        "CustLinearSumAssignment", [costs, torch.tensor(2), torch.tensor(False)], *[(3, I64)] * 2
-    )
+    row, column = called("CustLinearSumAssignment", [costs, torch.tensor(2), torch.tensor(False)], *[(3, I64)] * 2)
     assert (row.tolist(), column.tolist()) == ([0, 1, -1], [1, 0, -1])
 
 
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[torch.Tensor], list[tuple[Any, ...]], dict[str, Any], str]] = {
-    "CustLinearSumAssignment": ([drawn(2, 3), torch.tensor(3), torch.tensor(1)], [(2, I64)] * 2, {}, "maximize is"),
-}  # fmt: skip
+    "CustLinearSumAssignment": ([drawn(2, 3), torch.tensor(3), torch.tensor(1)], [(2, I64)] * 2, {}, "maximize is")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

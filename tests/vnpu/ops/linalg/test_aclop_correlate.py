@@ -20,7 +20,7 @@ def test_sequences_at_each_distance(mode: str, lengths: tuple[int, int]) -> None
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "CustCorrelate": ([drawn(3), drawn(2)], (2,), {"mode": "half"}, "attribute mode"),
+    "CustCorrelate": ([drawn(3), drawn(2)], (2,), {"mode": "half"}, "attribute mode")
 }
 
 

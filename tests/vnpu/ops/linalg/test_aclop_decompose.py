@@ -50,13 +50,9 @@ def test_after_lu() -> None:
     lu, pivots = (each.contiguous() for each in torch.linalg.lu_factor(x))
     (y,) = ran("CustLuSolve", [RIGHT, lu, pivots], RIGHT.shape)
     near(x.double() @ y, RIGHT.double(), 1e-4)
-    p, lower, upper = ran(
-        "CustLuUnpack", [lu, pivots], *[(2, 4, 4)] * 3, unpack_data=True, unpack_pivots=True
-    )
+    p, lower, upper = ran("CustLuUnpack", [lu, pivots], *[(2, 4, 4)] * 3, unpack_data=True, unpack_pivots=True)
     near(p @ lower @ upper, x.double(), 1e-5)
-    assert torch.equal(p.sum(1), torch.ones(2, 4)) and torch.equal(
-        lower.triu(1), torch.zeros(2, 4, 4).double()
-    )
+    assert torch.equal(p.sum(1), torch.ones(2, 4)) and torch.equal(lower.triu(1), torch.zeros(2, 4, 4).double())
     assert not torch.equal(p[0], torch.eye(4).double())
 
 
@@ -125,9 +121,7 @@ def test_unpacked_factors_and_their_gradients(rows: int, columns: int) -> None:
     x = drawn(2, rows, columns)
     packed, pivots = torch.linalg.lu_factor(x)
     side = min(rows, columns)
-    p, low, up = called(
-        "CustLuUnpack", [packed, pivots], (2, rows, rows), (2, rows, side), (2, side, columns)
-    )
+    p, low, up = called("CustLuUnpack", [packed, pivots], (2, rows, rows), (2, rows, side), (2, side, columns))
     near(p @ low @ up, x, 2e-5)
     assert torch.equal(low.triu(), torch.eye(rows, side).expand(2, -1, -1)) and torch.equal(
         up.tril(-1), torch.zeros(2, side, columns)
@@ -144,10 +138,7 @@ def test_unpacked_factors_and_their_gradients(rows: int, columns: int) -> None:
 
 
 def test_unpacked_whole_numbers() -> None:
-    packed, pivots = (
-        torch.tensor([[3, 1], [2, 5]], dtype=torch.int64),
-        torch.tensor([2, 2], dtype=torch.int32),
-    )
+    packed, pivots = (torch.tensor([[3, 1], [2, 5]], dtype=torch.int64), torch.tensor([2, 2], dtype=torch.int32))
     I64 = torch.int64  # noqa: N806
     found = called("CustLuUnpack", [packed, pivots], *[(2, 2, I64)] * 3)
     assert [each.tolist() for each in found] == [[[0, 1], [1, 0]], [[1, 0], [2, 1]], [[3, 1], [0, 5]]]
@@ -179,15 +170,21 @@ UNFIT: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
 def test_what_does_not_fit_is_refused(name: str) -> None:
     inputs, outputs, attributes, words = UNFIT[name]
     name = name.split()[0]
-    made = [torch.zeros([n for n in size if isinstance(n, int)], dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu() for size in outputs]  # fmt: skip
+    made = [
+        torch.zeros(
+            [n for n in size if isinstance(n, int)],
+            dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32),
+        ).npu()
+        for size in outputs
+    ]
     status, message = launch(name, [each.npu() for each in inputs], made, **attributes)
     assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)
 
 
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]] = {
-    "CustLuUnpackGrad": ([drawn(3, 2), drawn(3, 3), drawn(3, 3)], [(3, 3)] * 2, {}, "the lower triangle is"),
-}  # fmt: skip
+    "CustLuUnpackGrad": ([drawn(3, 2), drawn(3, 3), drawn(3, 3)], [(3, 3)] * 2, {}, "the lower triangle is")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

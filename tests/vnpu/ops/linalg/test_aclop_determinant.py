@@ -13,7 +13,7 @@ REFUSED = {
     "LogMatrixDeterminant": ([drawn(2, 3, 3)], (3,), {}, "expected 2 elements"),
     "Trace": ([drawn(2, 3, 3)], (1,), {}, "expected [any, any]"),
     "CustTraceGrad": ([drawn(1), [2, 3]], (3, 2), {}, "the gradient of x is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -16,9 +16,7 @@ def test_diagonals() -> None:
     square = drawn(2, 3, 2, 3)
     near(ran("DiagPart", [square], (2, 3))[0], torch.einsum("ijij->ij", square))
     rows = drawn(2, 3)
-    near(
-        ran("MatrixDiagD", [rows, torch.eye(3).expand(2, 3, 3).contiguous()], (2, 3, 3))[0], rows.diag_embed()
-    )
+    near(ran("MatrixDiagD", [rows, torch.eye(3).expand(2, 3, 3).contiguous()], (2, 3, 3))[0], rows.diag_embed())
 
 
 # Operator: inputs, the output's sizes, attributes; words of the message.

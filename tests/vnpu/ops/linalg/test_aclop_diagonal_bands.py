@@ -68,7 +68,7 @@ def test_refused(name: str) -> None:
 REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]] = {
     "MatrixDiagV3": ([drawn(3), [3], [3], [3], drawn(1)], [(3, 3)], {}, "k is 3"),
     "MatrixSetDiagV3": ([drawn(3, 3), drawn(2), [0]], [(3, 3)], {}, "the diagonal is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

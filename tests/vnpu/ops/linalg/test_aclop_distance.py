@@ -39,9 +39,7 @@ def test_distances_and_their_gradient(p: float) -> None:
 def test_distances_between_rows(p: float) -> None:
     x = drawn(5, 4)
     wide = x.double().requires_grad_()
-    expected = torch.stack(
-        [torch.linalg.vector_norm(wide[i] - wide[j], p) for i in range(5) for j in range(i + 1, 5)]
-    )
+    expected = torch.stack([torch.linalg.vector_norm(wide[i] - wide[j], p) for i in range(5) for j in range(i + 1, 5)])
     (y,) = ran("Pdist", [x], (10,), p=p)
     near(y, expected.detach(), 2e-6)
     if p:
@@ -63,7 +61,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "Pdist": ([drawn(4, 3)], [(5,)], {}, "the distances is"),
     "CustPdistGrad": ([drawn(6), drawn(4, 3), drawn(6)], [(4, 3)], {"p": -1.0}, "p is -1"),
     "InTopKD": ([X, torch.zeros(4, dtype=I32)], [(3, BOOL)], {"k": 1}, "the targets is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

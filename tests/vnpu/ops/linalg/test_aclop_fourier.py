@@ -49,9 +49,7 @@ OVER = {
 @pytest.mark.parametrize("name", ALONG)
 def test_transforms_along_a_dimension(name: str, n: int | None, dim: int, norm: int | None) -> None:
     function, x, dtype = ALONG[name]
-    expected = function(
-        x.numpy().astype(np.complex128 if x.is_complex() else np.float64), n, dim, NORMS[norm]
-    )
+    expected = function(x.numpy().astype(np.complex128 if x.is_complex() else np.float64), n, dim, NORMS[norm])
     inputs = [x, None if n is None else [n], [dim], None if norm is None else [norm]]
     transformed(f"Cust{name}", inputs, expected, dtype)
 
@@ -59,22 +57,16 @@ def test_transforms_along_a_dimension(name: str, n: int | None, dim: int, norm: 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("s", "dims"), [(None, [-2, -1]), ([4, 9], [0, 2]), (None, None)])
 @pytest.mark.parametrize("name", OVER)
-def test_transforms_over_dimensions(
-    name: str, s: list[int] | None, dims: list[int] | None, norm: int | None
-) -> None:
+def test_transforms_over_dimensions(name: str, s: list[int] | None, dims: list[int] | None, norm: int | None) -> None:
     function, x, dtype = OVER[name]
-    expected = function(
-        x.numpy().astype(np.complex128 if x.is_complex() else np.float64), s, dims, NORMS[norm]
-    )
+    expected = function(x.numpy().astype(np.complex128 if x.is_complex() else np.float64), s, dims, NORMS[norm])
     for form in ("N", "2") if dims else ("N",):
         transformed(f"Cust{name}{form}", [x, s, dims, None if norm is None else [norm]], expected, dtype)
 
 
 def test_integers_and_halves_are_transformed_in_float32() -> None:
     for x in (torch.arange(12).reshape(3, 4), torch.arange(12).half().reshape(3, 4)):
-        transformed(
-            "CustFFT", [x, None, [-1], None], np.fft.fft(x.numpy().astype(np.float64)), torch.complex64
-        )
+        transformed("CustFFT", [x, None, [-1], None], np.fft.fft(x.numpy().astype(np.float64)), torch.complex64)
 
 
 def test_shifts_and_frequencies() -> None:

@@ -27,10 +27,7 @@ def test_least_squares(rows: int, driver: int) -> None:
     a, b = drawn(2, rows, 4), drawn(2, rows, 3)
     x, rest, rank, singular = laid_out(a, b, driver)
     expected = np.stack(
-        [
-            np.linalg.lstsq(p, q, rcond=None)[0]
-            for p, q in zip(a.double().numpy(), b.double().numpy(), strict=True)
-        ]
+        [np.linalg.lstsq(p, q, rcond=None)[0] for p, q in zip(a.double().numpy(), b.double().numpy(), strict=True)]
     )
     near(x, torch.from_numpy(expected), 2e-5)
     if driver != 1 and rows > 4:
@@ -67,7 +64,7 @@ def test_gradients_of_least_squares(rows: int, columns: int) -> None:
 REFUSED: dict[str, tuple[list[torch.Tensor], list[tuple[Any, ...]], dict[str, Any], str]] = {
     "CustLstsqV2": ([drawn(5, 3), drawn(4, 2), torch.tensor(0)], [(3, 2), (2,), (0, I64), (0,)], {}, "b float32[4, 2]"),
     "CustLstsqV2Grad": ([drawn(3, 2), drawn(5, 3), drawn(4, 2)], [(5, 3), (4, 2)], {}, "b float32[4, 2]"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

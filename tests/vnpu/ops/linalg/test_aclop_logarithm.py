@@ -40,8 +40,8 @@ def test_a_singular_matrix_has_no_logarithm() -> None:
 
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]] = {
-    "CustMatrixLogarithm": ([drawn(3, 3)], [(3, 3)], {}, "no dtype"),
-}  # fmt: skip
+    "CustMatrixLogarithm": ([drawn(3, 3)], [(3, 3)], {}, "no dtype")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -63,7 +63,7 @@ def test_what_is_refused(name: str) -> None:
 UNFIT: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "Qr": ([MATRIX], [(4, 4), (4, 4)], {}, "r is"),
     "Qr 2": ([MATRIX[0]], [(5,), (5,)], {}, "expected 2 dimensions"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)

@@ -17,9 +17,7 @@ SIDE = drawn(2, 4, 3)
 @pytest.mark.parametrize("adjoint", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 def test_systems(dtype: torch.dtype, adjoint: bool) -> None:
-    matrix, side = (
-        torch.complex(each, each.flip(-1)) if dtype.is_complex else each for each in (SQUARE, SIDE)
-    )
+    matrix, side = (torch.complex(each, each.flip(-1)) if dtype.is_complex else each for each in (SQUARE, SIDE))
     a = matrix.mH if adjoint else matrix
     (x,) = called("MatrixSolve", [matrix, side], (2, 4, 3, dtype), adjoint=adjoint)
     near(a @ x, side, 2e-5)
@@ -65,8 +63,13 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]]
     "MatrixSolve": ([drawn(3, 4), drawn(3, 2)], [(3, 2)], {}, "square matrices"),
     "MatrixTriangularSolve": ([drawn(3, 3), drawn(2, 2)], [(2, 2)], {}, "the right side"),
     "CustSolveTriangular": ([drawn(3, 3), drawn(3, 2), [3], [1], [0]], [(3, 2)], {}, "trans is 3"),
-    "CustSolveTriangularGrad": ([drawn(3, 3), drawn(3, 2), drawn(3, 1), [0], [1], [0]], [(3, 3), (3, 2)], {}, "the gradient is"),
-}  # fmt: skip
+    "CustSolveTriangularGrad": (
+        [drawn(3, 3), drawn(3, 2), drawn(3, 1), [0], [1], [0]],
+        [(3, 3), (3, 2)],
+        {},
+        "the gradient is",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

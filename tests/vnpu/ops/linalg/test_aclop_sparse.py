@@ -18,9 +18,7 @@ PLACES = torch.tensor([[0, 3], [2, 1], [2, 1], [1, 0]])  # one of them twice: va
 @pytest.mark.parametrize("b", [False, True])
 def test_a_product_with_a_dense_matrix(dtype: torch.dtype, indices: torch.dtype, a: bool, b: bool) -> None:
     values = (torch.randn(4, dtype=dtype) if dtype.is_complex else drawn(4) * 4).to(dtype)
-    dense = (
-        torch.randn(3 if a else 4, 5, dtype=dtype) if dtype.is_complex else drawn(3 if a else 4, 5) * 4
-    ).to(dtype)
+    dense = (torch.randn(3 if a else 4, 5, dtype=dtype) if dtype.is_complex else drawn(3 if a else 4, 5) * 4).to(dtype)
     wide = torch.complex128 if dtype.is_complex else torch.float64
     left = torch.zeros(3, 4, dtype=wide).index_put(tuple(PLACES.t()), values.to(wide), accumulate=True)
     expected = (left.mH if a else left) @ dense.to(wide)
@@ -48,7 +46,7 @@ def test_compressed_rows_as_coordinates(indices: torch.dtype, batch: int | None)
     inputs = [each.to(indices) for each in (shape, batches, rows, places[:, -1])] + [values]
     found, kept, sizes = ran(
         "CustCSRSparseMatrixToSparseTensor", inputs, (*places.shape, indices), values.shape, (len(shape), indices)
-    )  # fmt: skip
+    )
     assert torch.equal(found, places.double()) and sizes.tolist() == shape.tolist()
     near(kept, values.double())
 
@@ -57,13 +55,33 @@ VALUES = drawn(4)
 ROWS = [torch.tensor(each) for each in ([2, 3], [0, 4], [0, 2, 4], [0, 1, 0, 1])]
 # Operator: inputs, outputs, attributes; words of the message.
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
-    "SparseTensorDenseMatMul": ([PLACES[:, :1].contiguous(), VALUES, torch.tensor([3, 4]), drawn(4, 5)], [(3, 5)], {}, "x1_indices is"),
+    "SparseTensorDenseMatMul": (
+        [PLACES[:, :1].contiguous(), VALUES, torch.tensor([3, 4]), drawn(4, 5)],
+        [(3, 5)],
+        {},
+        "x1_indices is",
+    ),
     "SparseTensorDenseMatMul 2": ([PLACES, VALUES, torch.tensor([3, 4]), drawn(4, 5).half()], [(3, 5)], {}, "x2 is"),
-    "SparseTensorDenseMatMul 3": ([PLACES, VALUES, torch.tensor([3, 4]), drawn(4, 5)], [(3, 5)], {"adjoint_b": True}, "the output is"),
-    "CustCSRSparseMatrixToSparseTensor": ([torch.tensor([2]), *ROWS[1:], VALUES], [(4, 2, I64), (4,), (2, I64)], {}, "1 values"),
-    "CustCSRSparseMatrixToSparseTensor 2": ([*ROWS[:3], ROWS[3].int(), VALUES], [(4, 2, I64), (4,), (2, I64)], {}, "an operand with integers"),
+    "SparseTensorDenseMatMul 3": (
+        [PLACES, VALUES, torch.tensor([3, 4]), drawn(4, 5)],
+        [(3, 5)],
+        {"adjoint_b": True},
+        "the output is",
+    ),
+    "CustCSRSparseMatrixToSparseTensor": (
+        [torch.tensor([2]), *ROWS[1:], VALUES],
+        [(4, 2, I64), (4,), (2, I64)],
+        {},
+        "1 values",
+    ),
+    "CustCSRSparseMatrixToSparseTensor 2": (
+        [*ROWS[:3], ROWS[3].int(), VALUES],
+        [(4, 2, I64), (4,), (2, I64)],
+        {},
+        "an operand with integers",
+    ),
     "CustCSRSparseMatrixToSparseTensor 3": ([*ROWS, VALUES], [(4, 3, I64), (4,), (2, I64)], {}, "the indices is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -71,6 +89,12 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
     inputs, outputs, attributes, words = REFUSED[name]
     name = name.split()[0]
     operands = [each.npu() for each in inputs]
-    made = [torch.zeros([n for n in size if isinstance(n, int)], dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32)).npu() for size in outputs]  # fmt: skip
+    made = [
+        torch.zeros(
+            [n for n in size if isinstance(n, int)],
+            dtype=next((d for d in size if isinstance(d, torch.dtype)), torch.float32),
+        ).npu()
+        for size in outputs
+    ]
     status, message = launch(name, operands, made, **attributes)
     assert status == INVALID_ARGUMENT and words in message and name in message, (status, message)

@@ -21,13 +21,9 @@ def test_transforms_of_the_last_dimensions(dims: int, norm: str) -> None:
     for inverse, transform in ((False, torch.fft.fftn), (True, torch.fft.ifftn)):
         (y,) = called("CustFFTWithSize", [z], (2, 3, 4, 5, C64), real=False, inverse=inverse, **how)
         near(y, transform(z, dim=axes, norm=norm))
-    (half,) = called(
-        "CustFFTWithSize", [x], (2, 3, 4, 3, C64), real=True, inverse=False, onesided=True, **how
-    )
+    (half,) = called("CustFFTWithSize", [x], (2, 3, 4, 3, C64), real=True, inverse=False, onesided=True, **how)
     near(half, torch.fft.rfftn(x, dim=axes, norm=norm))
-    (whole,) = called(
-        "CustFFTWithSize", [x], (2, 3, 4, 5, C64), real=True, inverse=False, onesided=False, **how
-    )
+    (whole,) = called("CustFFTWithSize", [x], (2, 3, 4, 5, C64), real=True, inverse=False, onesided=False, **how)
     near(whole, torch.fft.fftn(x, dim=axes, norm=norm))
     (back,) = called(
         "CustFFTWithSize",
@@ -49,9 +45,7 @@ def test_transforms_of_the_last_dimensions(dims: int, norm: str) -> None:
 @pytest.mark.parametrize("half", [False, True])
 def test_transforms_of_windows(half: bool) -> None:
     x, window = drawn(2, 20), drawn(6)
-    rows = torch.stack([x[:, i : i + 8] for i in range(0, 13, 3)], 1) * torch.nn.functional.pad(
-        window, (1, 1)
-    )
+    rows = torch.stack([x[:, i : i + 8] for i in range(0, 13, 3)], 1) * torch.nn.functional.pad(window, (1, 1))
     expected = (torch.fft.rfft if half else torch.fft.fft)(rows.double()).mT / 8**0.5
     how = {"n_fft": 8, "hop_length": 3, "win_length": 6, "normalized": True, "onesided": half}
     sizes = tuple(expected.shape)
@@ -64,7 +58,7 @@ def test_transforms_of_windows(half: bool) -> None:
 REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]] = {
     "CustFFTWithSize": ([drawn(3, 2)], [(3, 2, C64)], {"signal_ndim": 3, "real": True}, "signal_ndim is 3"),
     "STFT": ([drawn(6)], [(4, 1, 2)], {"n_fft": 8, "return_complex": False}, "n_fft"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -9,17 +9,8 @@ from oracle import check, layouts, random
 @pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, float("inf")])
 def test_cdist(p):
     grad = p == 3.0  # torch_npu takes its legacy path for the gradients of the others
-    check(
-        lambda a, b: torch.cdist(a, b, p), random(5, 4), random(3, 4, seed=1), grad=grad, ulps=16, scale=1.0
-    )
-    check(
-        lambda a, b: torch.cdist(a, b, p),
-        random(2, 5, 4),
-        random(2, 3, 4, seed=1),
-        grad=grad,
-        ulps=16,
-        scale=1.0,
-    )
+    check(lambda a, b: torch.cdist(a, b, p), random(5, 4), random(3, 4, seed=1), grad=grad, ulps=16, scale=1.0)
+    check(lambda a, b: torch.cdist(a, b, p), random(2, 5, 4), random(2, 3, 4, seed=1), grad=grad, ulps=16, scale=1.0)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0])
@@ -36,9 +27,7 @@ def test_gradient(p):
 
 @pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, float("inf")])
 def test_pairs(p):
-    check(
-        lambda a: torch.pdist(a, p), random(5, 4), dtypes=[torch.float32, torch.float16], grad=False, ulps=16
-    )
+    check(lambda a: torch.pdist(a, p), random(5, 4), dtypes=[torch.float32, torch.float16], grad=False, ulps=16)
     check(lambda a: torch.pdist(a, p), random(1, 4), dtypes=[torch.float32], grad=False)
 
 

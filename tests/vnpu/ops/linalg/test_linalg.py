@@ -33,12 +33,7 @@ def test_singular_values() -> None:
         u, s, vh = torch.linalg.svd(x.float().to(DEVICE), full_matrices=full)
         assert u.shape == (4, 4 if full else 3)
         compare(s, torch.linalg.svdvals(x), torch.float32, ulps=16)
-        compare(
-            torch.mm((u[:, :3] * s).cpu(), vh[:3].cpu()).to(DEVICE),
-            x.float().double(),
-            torch.float32,
-            ulps=32,
-        )
+        compare(torch.mm((u[:, :3] * s).cpu(), vh[:3].cpu()).to(DEVICE), x.float().double(), torch.float32, ulps=32)
 
 
 def test_triangular_solve() -> None:
@@ -66,9 +61,7 @@ def test_cross_of_doubles_and_cholesky_of_halves() -> None:
 
 def test_cross() -> None:
     check(torch.linalg.cross, random(4, 3), random(4, 3, seed=1), grad=False, ulps=4)
-    check(
-        lambda x, y: torch.linalg.cross(x, y, dim=0), random(3, 4), random(3, 1, seed=1), grad=False, ulps=4
-    )
+    check(lambda x, y: torch.linalg.cross(x, y, dim=0), random(3, 4), random(3, 1, seed=1), grad=False, ulps=4)
     check(torch.linalg.cross, torch.tensor([1, 2, 3]), torch.tensor([4, 5, 7]), grad=False)
 
 

@@ -35,13 +35,7 @@ def test_frames_are_those_of_the_definition(shape: tuple[int, ...], onesided: bo
         if source.stride(-1) == 0:  # holds other values
             continue
         found = torch.stft(
-            source.npu(),
-            POINTS,
-            HOP,
-            window=HANN.float().npu(),
-            center=False,
-            onesided=onesided,
-            return_complex=True,
+            source.npu(), POINTS, HOP, window=HANN.float().npu(), center=False, onesided=onesided, return_complex=True
         )
         assert found.shape == expected.shape
         compare(torch.view_as_real(found), torch.view_as_real(expected), torch.float32, ulps=8, scale=4.0)
@@ -81,11 +75,7 @@ def test_complex_samples_and_parts_apart() -> None:
     aclnn.run("aclStft", real.npu(), None, parts, POINTS, HOP, POINTS, False, True, False)
     ones = torch.ones(POINTS, dtype=torch.float64)
     compare(
-        parts,
-        torch.view_as_real(by_sums(real.double(), POINTS, HOP, ones, True)),
-        torch.float32,
-        ulps=16,
-        scale=4.0,
+        parts, torch.view_as_real(by_sums(real.double(), POINTS, HOP, ones, True)), torch.float32, ulps=16, scale=4.0
     )
 
 
@@ -105,9 +95,13 @@ def test_complex_samples_and_parts_apart() -> None:
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
-        "self": torch.ones(2, 40), "window": torch.ones(16), "out": torch.zeros(2, 9, 7, dtype=torch.complex64),
-        "points": 16, "hop": 4, "length": 16,
-    }  # fmt: skip
+        "self": torch.ones(2, 40),
+        "window": torch.ones(16),
+        "out": torch.zeros(2, 9, 7, dtype=torch.complex64),
+        "points": 16,
+        "hop": 4,
+        "length": 16,
+    }
     given |= changes
     tensors = (None if t is None else t.npu() for t in (given["self"], given["window"], given["out"]))
     status, said = aclnn.first_phase(

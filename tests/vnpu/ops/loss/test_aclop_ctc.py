@@ -11,13 +11,13 @@ from aclop import INVALID_ARGUMENT, check_refused, drawn, launch, near, ran
 I32, I64 = torch.int32, torch.int64
 
 
-def best_path(
-    logits: torch.Tensor, lengths: list[int], merged: bool
-) -> tuple[list[list[int]], list[int], list[float]]:
+def best_path(logits: torch.Tensor, lengths: list[int], merged: bool) -> tuple[list[list[int]], list[int], list[float]]:
     places, values, likelihoods = [], [], []
     for b, length in enumerate(lengths):
         classes = logits[:length, b].argmax(-1).tolist()
-        kept = [c for t, c in enumerate(classes) if c != logits.shape[2] - 1 and not (merged and t and classes[t - 1] == c)]  # fmt: skip
+        kept = [
+            c for t, c in enumerate(classes) if c != logits.shape[2] - 1 and not (merged and t and classes[t - 1] == c)
+        ]
         places += [[b, i] for i in range(len(kept))]
         values += kept
         likelihoods.append(-float(logits[:length, b].max(-1).values.double().sum()))
@@ -31,7 +31,15 @@ def test_the_most_likely_classes(merged: bool) -> None:
     logits[2] = logits[1]  # repeats
     lengths = [9, 4, 0]
     places, values, likelihoods = best_path(logits, lengths, merged)
-    found = ran("CTCGreedyDecoder", [logits, torch.tensor(lengths, dtype=I32)], (27, 2, I64), (27, I64), (2, I64), (3, 1), merge_repeated=merged)  # fmt: skip
+    found = ran(
+        "CTCGreedyDecoder",
+        [logits, torch.tensor(lengths, dtype=I32)],
+        (27, 2, I64),
+        (27, I64),
+        (2, I64),
+        (3, 1),
+        merge_repeated=merged,
+    )
     assert found[0][: len(places)].tolist() == places and found[1][: len(values)].tolist() == values
     assert found[2].tolist() == [3, max(i + 1 for _, i in places)]
     near(found[3].flatten(), torch.tensor(likelihoods, dtype=torch.float64))
@@ -40,8 +48,13 @@ def test_the_most_likely_classes(merged: bool) -> None:
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 UNFIT_CALLS = {
-    "CTCLoss": ([drawn(4, 2, 3), torch.zeros(3, 2, dtype=torch.int64), torch.zeros(2, dtype=I32), torch.ones(2, dtype=I32)], (2,), {}, "the places of the labels"),
-}  # fmt: skip
+    "CTCLoss": (
+        [drawn(4, 2, 3), torch.zeros(3, 2, dtype=torch.int64), torch.zeros(2, dtype=I32), torch.ones(2, dtype=I32)],
+        (2,),
+        {},
+        "the places of the labels",
+    )
+}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -55,9 +68,19 @@ def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
 
 # Operator: inputs, outputs, attributes; words of the message.
 UNFIT: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
-    "CTCGreedyDecoder": ([drawn(3, 2, 4), torch.ones(3, dtype=I32)], [(6, 2, I64), (6, I64), (2, I64), (2, 1)], {}, "sequence_length is"),
-    "CTCGreedyDecoder 2": ([drawn(3, 2, 4), torch.ones(2, dtype=I32)], [(5, 2, I64), (6, I64), (2, I64), (2, 1)], {}, "decoded_indices is"),
-}  # fmt: skip
+    "CTCGreedyDecoder": (
+        [drawn(3, 2, 4), torch.ones(3, dtype=I32)],
+        [(6, 2, I64), (6, I64), (2, I64), (2, 1)],
+        {},
+        "sequence_length is",
+    ),
+    "CTCGreedyDecoder 2": (
+        [drawn(3, 2, 4), torch.ones(2, dtype=I32)],
+        [(5, 2, I64), (6, I64), (2, I64), (2, 1)],
+        {},
+        "decoded_indices is",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)

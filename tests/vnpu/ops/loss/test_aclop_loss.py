@@ -21,9 +21,7 @@ def test_the_gradient_of_a_divergence(reduction: str, log_target: bool) -> None:
     wide = x.double().requires_grad_()
     loss = F.kl_div(wide, target.double(), reduction=reduction, log_target=log_target)
     gradient = drawn(*loss.shape)
-    (slope,) = ran(
-        "KlDivLossGrad", [gradient, x, target], x.shape, reduction=reduction, log_target=log_target
-    )
+    (slope,) = ran("KlDivLossGrad", [gradient, x, target], x.shape, reduction=reduction, log_target=log_target)
     near(slope, torch.autograd.grad(loss, wide, gradient.double())[0])
 
 
@@ -44,9 +42,7 @@ def test_soft_labels() -> None:
 
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
-UNFIT_CALLS = {
-    "KlDivLossGrad": ([drawn(2), drawn(3), drawn(3)], (3,), {}, "expected shape"),
-}  # fmt: skip
+UNFIT_CALLS = {"KlDivLossGrad": ([drawn(2), drawn(3), drawn(3)], (3,), {}, "expected shape")}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -59,8 +55,8 @@ def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
 
 
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "KLDiv": ([drawn(3), drawn(4)], ((),), {}, "the target"),
-}  # fmt: skip
+    "KLDiv": ([drawn(3), drawn(4)], ((),), {}, "the target")
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)

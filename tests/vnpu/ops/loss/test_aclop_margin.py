@@ -20,10 +20,7 @@ def test_margins_between_classes(reduction: str, p: int) -> None:
     expected = F.multi_margin_loss(wide, target, p=p, margin=0.7, weight=weight.double(), reduction=reduction)
     how: dict[str, Any] = {"p": p, "margin": 0.7, "reduction": reduction}
     size = (4,) if reduction == "none" else (1,)
-    near(
-        ran("CustMultiMarginLoss", [x, target, weight], size, **how)[0].view(expected.shape),
-        expected.detach(),
-    )
+    near(ran("CustMultiMarginLoss", [x, target, weight], size, **how)[0].view(expected.shape), expected.detach())
     slope = drawn(*size)
     expected.backward(slope.double().view(expected.shape))
     near(ran("CustMultiMarginLossGrad", [slope, x, target, weight], x.shape, **how)[0], wide.grad)
@@ -36,8 +33,13 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustMultiMarginLoss 2": ([ROW, TARGET, drawn(4)], [(1,)], {}, "weight is"),
     "CustMultiMarginLossGrad": ([drawn(1), ROW, TARGET, drawn(5)], [(4, 5)], {"reduction": "none"}, "the gradient is"),
     "MultilabelMarginLoss": ([ROW, torch.zeros(4, 5, dtype=I64)], [(1,), (4, 5, I32)], {}, "target or is_target is"),
-    "CustMultilabelMarginLossGrad": ([drawn(1), ROW, torch.zeros(4, 5, dtype=I32), torch.zeros(4, 4, dtype=I32)], [(4, 5)], {}, "target or is_target is"),
-}  # fmt: skip
+    "CustMultilabelMarginLossGrad": (
+        [drawn(1), ROW, torch.zeros(4, 5, dtype=I32), torch.zeros(4, 4, dtype=I32)],
+        [(4, 5)],
+        {},
+        "target or is_target is",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

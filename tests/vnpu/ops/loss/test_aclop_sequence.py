@@ -19,12 +19,7 @@ def test_ctc_loss(batched: bool) -> None:
     lengths = (torch.tensor([7, 6]), torch.tensor([3, 2])) if batched else (torch.tensor(7), torch.tensor(3))
     before = by_name("CTCLossV2")
     check(
-        lambda x, t: functional.ctc_loss(x.log_softmax(-1), t, *lengths),
-        x,
-        targets,
-        dtypes=FLOAT,
-        grad=False,
-        ulps=16,
+        lambda x, t: functional.ctc_loss(x.log_softmax(-1), t, *lengths), x, targets, dtypes=FLOAT, grad=False, ulps=16
     )
     assert by_name("CTCLossV2") > before, "torch_npu took another path"
 

@@ -18,9 +18,7 @@ def test_cross_entropy(reduction, weighted, ignored):
 
     def loss(x, *w):
         w = [one.detach() for one in w]
-        return functional.cross_entropy(
-            x, CLASSES.to(x.device), *w, reduction=reduction, ignore_index=ignored
-        )
+        return functional.cross_entropy(x, CLASSES.to(x.device), *w, reduction=reduction, ignore_index=ignored)
 
     check(loss, random(5, 4), *weight, ulps=8)
 
@@ -29,13 +27,13 @@ def test_cross_entropy(reduction, weighted, ignored):
 def test_nll_of_images_and_of_one_sample(reduction):
     images = torch.randint(4, (2, 3, 5), generator=torch.Generator().manual_seed(0))
     images[0, 0, 0] = -100
-    check(
-        lambda x: functional.nll_loss(x, images.to(x.device), reduction=reduction), random(2, 4, 3, 5), ulps=4
-    )
+    check(lambda x: functional.nll_loss(x, images.to(x.device), reduction=reduction), random(2, 4, 3, 5), ulps=4)
     check(
         lambda x, w: functional.nll_loss(x, images.to(x.device), w.detach(), reduction=reduction),
-        random(2, 4, 3, 5), random(4, low=0.5), ulps=4,
-    )  # fmt: skip
+        random(2, 4, 3, 5),
+        random(4, low=0.5),
+        ulps=4,
+    )
     check(lambda x: functional.nll_loss(x, torch.tensor(2).to(x.device), reduction=reduction), random(4))
 
 
@@ -50,15 +48,8 @@ def test_nll_of_images_with_a_class_left_out(reduction):
 
 
 def test_label_smoothing_and_probabilities():
-    check(
-        lambda x: functional.cross_entropy(x, CLASSES.to(x.device), label_smoothing=0.1), random(5, 4), ulps=8
-    )
-    check(
-        lambda x, p: functional.cross_entropy(x, p.detach().softmax(-1)),
-        random(5, 4),
-        random(5, 4, seed=1),
-        ulps=8,
-    )
+    check(lambda x: functional.cross_entropy(x, CLASSES.to(x.device), label_smoothing=0.1), random(5, 4), ulps=8)
+    check(lambda x, p: functional.cross_entropy(x, p.detach().softmax(-1)), random(5, 4), random(5, 4, seed=1), ulps=8)
 
 
 def test_nll_reads_every_layout():
@@ -86,9 +77,7 @@ POINTWISE = {
     "kl": lambda x, y, **o: functional.kl_div(x, y.detach().abs(), **o),
     "kl of logarithms": lambda x, y, **o: functional.kl_div(x, y.detach(), log_target=True, **o),
     "bce": lambda x, y, **o: functional.binary_cross_entropy(x.sigmoid(), y.detach().sigmoid(), **o),
-    "bce of logits": lambda x, y, **o: functional.binary_cross_entropy_with_logits(
-        x, y.detach().sigmoid(), **o
-    ),
+    "bce of logits": lambda x, y, **o: functional.binary_cross_entropy_with_logits(x, y.detach().sigmoid(), **o),
 }
 
 
@@ -102,21 +91,14 @@ def test_pointwise(name, reduction):
 def test_pointwise_in_every_layout_and_size(name):
     for x in layouts(random(3, 4)):
         check(lambda x, y: POINTWISE[name](x, y), x, random(3, 4, seed=1), dtypes=[torch.float32], ulps=8)
-    check(
-        lambda x, y: POINTWISE[name](x, y, reduction="sum"),
-        random(0, 4),
-        random(0, 4),
-        dtypes=[torch.float32],
-    )
+    check(lambda x, y: POINTWISE[name](x, y, reduction="sum"), random(0, 4), random(0, 4), dtypes=[torch.float32])
     check(lambda x, y: POINTWISE[name](x, y), random(1), random(1, seed=1), ulps=8)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_weighted_binary_cross_entropy(reduction):
     def probabilities(x, y, w):
-        return functional.binary_cross_entropy(
-            x.sigmoid(), y.detach().sigmoid(), w.detach(), reduction=reduction
-        )
+        return functional.binary_cross_entropy(x.sigmoid(), y.detach().sigmoid(), w.detach(), reduction=reduction)
 
     def logits(x, y, w, p):
         return functional.binary_cross_entropy_with_logits(
@@ -124,14 +106,7 @@ def test_weighted_binary_cross_entropy(reduction):
         )
 
     check(probabilities, random(3, 5), random(3, 5, seed=1), random(3, 5, low=0.5, seed=2), ulps=8)
-    check(
-        logits,
-        random(3, 5),
-        random(3, 5, seed=1),
-        random(3, 5, low=0.5, seed=2),
-        random(5, low=0.5, seed=3),
-        ulps=8,
-    )
+    check(logits, random(3, 5), random(3, 5, seed=1), random(3, 5, low=0.5, seed=2), random(5, low=0.5, seed=3), ulps=8)
 
 
 def test_kl_div_of_batches_and_of_zeros():
@@ -153,13 +128,7 @@ def test_sequences_without_alignment():
         return functional.ctc_loss(x.log_softmax(-1), targets.to(x.device), lengths, sizes, **options)
 
     for reduction in REDUCTIONS:
-        check(
-            lambda x, r=reduction: loss(x, reduction=r),
-            random(7, 2, 5),
-            dtypes=[torch.float32],
-            ulps=64,
-            scale=1.0,
-        )
+        check(lambda x, r=reduction: loss(x, reduction=r), random(7, 2, 5), dtypes=[torch.float32], ulps=64, scale=1.0)
     check(lambda x: loss(x, blank=4), random(7, 2, 5), dtypes=[torch.float32], ulps=64, scale=1.0)
 
 
@@ -197,10 +166,7 @@ def test_first_phase_refuses():
         (nll(reduction=0), "out has shape [], expected [5]"),
         (nll(dtype=torch.float32), "target has dtype float32"),
         (aclnn.first_phase("aclnnMseLoss", zeros(3), zeros(4), 0, zeros(3)), "does not broadcast"),
-        (
-            aclnn.first_phase("aclnnMseLoss", zeros(3), zeros(3), 0, zeros(4)),
-            "out has shape [4], expected [3]",
-        ),
+        (aclnn.first_phase("aclnnMseLoss", zeros(3), zeros(3), 0, zeros(4)), "out has shape [4], expected [3]"),
         (aclnn.first_phase("aclnnL1Loss", zeros(3), zeros(3), 4, zeros()), "reduction is 4"),
     ):
         assert refused[0] == aclnn.INVALID_ARGUMENT
@@ -211,10 +177,7 @@ def test_distances_of_integers():
     """In 64 bits, past what a float holds; they have no mean."""
     x, y = torch.tensor([2**53 + 1, 3, -4]), torch.tensor([0, 5, 5])
     expected = (x - y).abs()
-    out, total = (
-        torch.zeros(3, dtype=torch.int64, device="npu"),
-        torch.zeros((), dtype=torch.int64, device="npu"),
-    )
+    out, total = (torch.zeros(3, dtype=torch.int64, device="npu"), torch.zeros((), dtype=torch.int64, device="npu"))
     aclnn.run("aclnnL1Loss", x.npu(), y.npu(), 0, out)
     aclnn.run("aclnnL1Loss", x.npu(), y.npu(), 2, total)
     assert out.tolist() == expected.tolist()
@@ -222,10 +185,7 @@ def test_distances_of_integers():
     real, mean = torch.tensor([0.5, 5.0, 5.0]).npu(), torch.zeros((), device="npu")
     aclnn.run("aclnnL1Loss", x[[1, 1, 2]].npu(), real, 1, mean)
     assert mean.item() == pytest.approx((2.5 + 2 + 9) / 3)
-    for self, target, reduction, result in (
-        (x.npu(), y.npu(), 1, mean),
-        (x.npu(), real, 0, torch.zeros(3).npu()),
-    ):
+    for self, target, reduction, result in ((x.npu(), y.npu(), 1, mean), (x.npu(), real, 0, torch.zeros(3).npu())):
         status, message = aclnn.first_phase("aclnnL1Loss", self, target, reduction, result)
         assert status == aclnn.INVALID_ARGUMENT
         assert "should be either floating point" in message
@@ -240,9 +200,7 @@ def test_ctc_loss_refuses_labels_that_are_not_those_of_the_sequences():
         loss = torch.zeros(2, device="npu")
         shared = (targets, [5, 5], list(lengths))
         forward = aclnn.first_phase("aclnnCtcLoss", steps, *shared, 0, False, loss, alpha)
-        backward = aclnn.first_phase(
-            "aclnnCtcLossBackward", loss, steps, *shared, loss, alpha, 0, False, steps.clone()
-        )
+        backward = aclnn.first_phase("aclnnCtcLossBackward", loss, steps, *shared, loss, alpha, 0, False, steps.clone())
         return forward, backward
 
     assert status(2, 3) == status(2, 4) == status(5) == ((0, ""), (0, ""))

@@ -45,19 +45,7 @@ def test_first_phase_refuses():
 
     def status(smoothing=0.0, reduction="mean", scale=0.0, loss=one):
         return aclnn.first_phase(
-            "aclnnCrossEntropyLoss",
-            x,
-            target,
-            None,
-            reduction,
-            -100,
-            smoothing,
-            scale,
-            False,
-            loss,
-            x,
-            None,
-            None,
+            "aclnnCrossEntropyLoss", x, target, None, reduction, -100, smoothing, scale, False, loss, x, None, None
         )
 
     assert status() == (0, "")

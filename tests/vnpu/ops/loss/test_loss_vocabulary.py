@@ -65,13 +65,20 @@ def test_gradients_are_those_of_autograd(saved: bool) -> None:
     (logits.logsumexp(1) - chosen).backward(grad)
     softmax = torch.softmax(x.double() @ weight.double().t(), 1)
     byte = [sum(int(not h) << i for i, h in enumerate(here[k : k + 8].tolist())) for k in (0, 8)]
-    keep = {"softmax": softmax.float().npu()} if saved else {
-        "logits_max": top.float().npu(), "sum_exp_logits": total.float().npu()
-    }  # fmt: skip
+    keep = (
+        {"softmax": softmax.float().npu()}
+        if saved
+        else {"logits_max": top.float().npu(), "sum_exp_logits": total.float().npu()}
+    )
     x_grad, weight_grad = torch_npu.npu_fused_linear_cross_entropy_loss_with_max_sum_backward(
-        grad.float().npu(), x.npu(), weight.npu(), torch.tensor(byte, dtype=torch.uint8).npu(),
-        torch.where(here, target - START, 0).npu(), label_smoothing=0.0, **keep,
-    )  # fmt: skip
+        grad.float().npu(),
+        x.npu(),
+        weight.npu(),
+        torch.tensor(byte, dtype=torch.uint8).npu(),
+        torch.where(here, target - START, 0).npu(),
+        label_smoothing=0.0,
+        **keep,
+    )
     compare(x_grad, a.grad, torch.float16, ulps=4)
     compare(weight_grad, b.grad, torch.float16, ulps=4)
 

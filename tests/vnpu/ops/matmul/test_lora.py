@@ -21,9 +21,16 @@ def test_add_lora(inner: bool) -> None:
             between = (x[row].double() @ a[which, 1].double().T).half().double() if inner else x[row].double()
             expected[row, 8 : 8 + width] += between @ b[which, 1].double().T * 0.5
     out = torch_npu.npu_batch_gather_matmul_(  # the one that is not in place returns y as it was
-        y.npu(), x.npu(), b.npu(), indices.npu(), a.npu() if inner else None,
-        layer_idx=1, scale=0.5, y_offset=8, y_slice_size=width,
-    )  # fmt: skip
+        y.npu(),
+        x.npu(),
+        b.npu(),
+        indices.npu(),
+        a.npu() if inner else None,
+        layer_idx=1,
+        scale=0.5,
+        y_offset=8,
+        y_slice_size=width,
+    )
     torch.testing.assert_close(out.cpu(), expected.half(), rtol=2e-3, atol=4e-3)
 
 

@@ -79,31 +79,17 @@ def test_products_with_an_addend():
     check(lambda c, a, b: torch.baddbmm(c, a, b, beta=0.5, alpha=3), random(3, 2, 5, seed=2), *matrices)
     check(lambda c, a, b: torch.baddbmm(c, a, b, beta=2), random(2, 1, seed=2), *matrices)
     check(lambda c, a, b: torch.addbmm(c, a, b, beta=0.5, alpha=3), random(2, 5, seed=2), *matrices, ulps=4)
-    check(
-        lambda c, a, b: torch.addmv(c, a, b, beta=0.5, alpha=3),
-        random(2, seed=2),
-        random(2, 4),
-        random(4, seed=1),
-    )
-    check(
-        lambda c, a, b: torch.addr(c, a, b, beta=0.5, alpha=3),
-        random(2, 4, seed=2),
-        random(2),
-        random(4, seed=1),
-    )
+    check(lambda c, a, b: torch.addmv(c, a, b, beta=0.5, alpha=3), random(2, seed=2), random(2, 4), random(4, seed=1))
+    check(lambda c, a, b: torch.addr(c, a, b, beta=0.5, alpha=3), random(2, 4, seed=2), random(2), random(4, seed=1))
     check(torch.mv, random(2, 4), random(4, seed=1))
-    check(
-        torch.dot, random(7), random(7, seed=1), scale=7.0
-    )  # of the sum of absolute values, which may cancel
+    check(torch.dot, random(7), random(7, seed=1), scale=7.0)  # of the sum of absolute values, which may cancel
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.uint8])
 def test_dot_of_integers(dtype):
     x, y = torch.tensor([1, 2, 3], dtype=dtype), torch.tensor([5, 7, 9], dtype=dtype)
     assert torch.dot(x.npu(), y.npu()).item() == 46
-    status, message = aclnn.first_phase(
-        "aclnnDot", x.npu(), y.float().npu(), torch.empty((), dtype=dtype).npu()
-    )
+    status, message = aclnn.first_phase("aclnnDot", x.npu(), y.float().npu(), torch.empty((), dtype=dtype).npu())
     assert status == aclnn.INVALID_ARGUMENT
     assert "to have same dtype" in message
 
@@ -140,9 +126,7 @@ def test_products_in_place():
 
 def test_beta_zero_ignores_the_addend():
     nothing = torch.full((3, 5), float("nan"), dtype=torch.float64)
-    check(
-        lambda c, a, b: torch.addmm(c, a, b, beta=0), nothing, random(3, 4), random(4, 5, seed=1), grad=False
-    )
+    check(lambda c, a, b: torch.addmm(c, a, b, beta=0), nothing, random(3, 4), random(4, 5, seed=1), grad=False)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -186,9 +170,7 @@ def test_first_phase_refuses():
     status, message = aclnn.first_phase("aclnnMatmul", zeros(2, 3, 4), zeros(3, 4, 5), zeros(3, 3, 5), 0)
     assert status == aclnn.INVALID_ARGUMENT
     assert "do not broadcast" in message
-    status, message = aclnn.first_phase(
-        "aclnnAddmm", zeros(7), zeros(3, 4), zeros(4, 6), 1, 1, zeros(3, 6), 0
-    )
+    status, message = aclnn.first_phase("aclnnAddmm", zeros(7), zeros(3, 4), zeros(4, 6), 1, 1, zeros(3, 6), 0)
     assert status == aclnn.INVALID_ARGUMENT
     assert "self" in message
     assert "broadcast" in message

@@ -30,9 +30,8 @@ def test_groups_of_rows(dtype: torch.dtype, sizes: bool, listed: bool) -> None:
     weights = [w.contiguous().npu() for w in weight] if listed else [weight.npu()]
     biases = [b.contiguous().npu() for b in bias] if listed else [bias.npu()]
     (out,) = torch_npu.npu_grouped_matmul(
-        [x.npu()], weights, bias=biases, group_list=groups.npu(), split_item=3, group_type=0,
-        group_list_type=int(sizes),
-    )  # fmt: skip
+        [x.npu()], weights, bias=biases, group_list=groups.npu(), split_item=3, group_type=0, group_list_type=int(sizes)
+    )
     compare(out, by_group(x, weight, bias), dtype)
 
 
@@ -48,9 +47,7 @@ def test_no_groups() -> None:
 
 def test_one_product_of_two_matrices() -> None:
     x, weight = random(5, 8).half(), random(8, 3, seed=1).half()
-    (out,) = torch_npu.npu_grouped_matmul(
-        [x.npu()], [weight.npu()], group_list=None, split_item=0, group_type=-1
-    )
+    (out,) = torch_npu.npu_grouped_matmul([x.npu()], [weight.npu()], group_list=None, split_item=0, group_type=-1)
     compare(out, x.double() @ weight.double(), torch.float16)
 
 
@@ -61,57 +58,80 @@ def test_tensors_of_rows_in_one_result(listed: bool) -> None:
     weight = [random(k, 4, seed=k).half() for k in inner]
     bias = [random(4, seed=9 + k).half() for k in inner]
     (out,) = torch_npu.npu_grouped_matmul(
-        [t.npu() for t in x], [t.npu() for t in weight], bias=[t.npu() for t in bias],
-        group_list=[3, 4, 6] if listed else None, split_item=2, group_type=0,
-    )  # fmt: skip
+        [t.npu() for t in x],
+        [t.npu() for t in weight],
+        bias=[t.npu() for t in bias],
+        group_list=[3, 4, 6] if listed else None,
+        split_item=2,
+        group_type=0,
+    )
     parts = (a.double() @ b.double() + c.double() for a, b, c in zip(x, weight, bias, strict=True))
     compare(out, torch.cat([*parts]), torch.float16)
     with pytest.raises(RuntimeError, match="expected as many of each"):
-        torch_npu.npu_grouped_matmul(
-            [t.npu() for t in x], [t.npu() for t in weight[:2]], split_item=2, group_type=0
-        )
+        torch_npu.npu_grouped_matmul([t.npu() for t in x], [t.npu() for t in weight[:2]], split_item=2, group_type=0)
     if listed:
         with pytest.raises(RuntimeError, match=r"x\[1\] ends at row 4"):
             torch_npu.npu_grouped_matmul(
-                [t.npu() for t in x],
-                [t.npu() for t in weight],
-                group_list=[3, 5, 6],
-                split_item=2,
-                group_type=0,
+                [t.npu() for t in x], [t.npu() for t in weight], group_list=[3, 5, 6], split_item=2, group_type=0
             )
 
 
 def test_groups_of_the_inner_dimension() -> None:
     x, weight = random(5, 7).half(), random(7, 6, seed=1).half()
     (out,) = torch_npu.npu_grouped_matmul(
-        [x.t().contiguous().t().npu()], [weight.npu()], group_list=torch.tensor(ENDS).npu(), split_item=3,
-        group_type=2, group_list_type=0,
-    )  # fmt: skip
+        [x.t().contiguous().t().npu()],
+        [weight.npu()],
+        group_list=torch.tensor(ENDS).npu(),
+        split_item=3,
+        group_type=2,
+        group_list_type=0,
+    )
     begin = 0
     for g, end in enumerate(ENDS):
         compare(out[g], x[:, begin:end].double() @ weight[begin:end].double(), torch.float16)
         begin = end
 
 
-@pytest.mark.parametrize("name", ["aclnnGroupedMatmul", "aclnnGroupedMatmulV2", "aclnnGroupedMatmulV3", "aclnnGroupedMatmulV4", "aclnnGroupedMatmulV5"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "aclnnGroupedMatmul",
+        "aclnnGroupedMatmulV2",
+        "aclnnGroupedMatmulV3",
+        "aclnnGroupedMatmulV4",
+        "aclnnGroupedMatmulV5",
+    ],
+)
 def test_every_version(name: str) -> None:
     x, weight = random(7, 8).half(), random(3, 8, 6, seed=1).half()
     out = [torch.empty(7, 6, dtype=torch.float16, device="npu")]
     nothing = (None,) * 5
     if name == "aclnnGroupedMatmul":
         run(name, [x.npu()], [w.contiguous().npu() for w in weight], *nothing, ENDS, 3, out)
-    elif name in (
-        "aclnnGroupedMatmulV2",
-        "aclnnGroupedMatmulV3",
-    ):  # groups in host memory, then on the device
+    elif name in ("aclnnGroupedMatmulV2", "aclnnGroupedMatmulV3"):  # groups in host memory, then on the device
         ends = ENDS if name.endswith("V2") else torch.tensor(ENDS).npu()
         run(name, [x.npu()], [weight.npu()], *nothing, ends, 3, 0, out)
     else:
         last = (None,) if name.endswith("V5") else ()
         run(
-            name, [x.npu()], [weight.npu()], *nothing, None, torch.tensor(ENDS).npu(), None, None, None, 3, 0, 0, 0,
-            *last, out, None, None,
-        )  # fmt: skip
+            name,
+            [x.npu()],
+            [weight.npu()],
+            *nothing,
+            None,
+            torch.tensor(ENDS).npu(),
+            None,
+            None,
+            None,
+            3,
+            0,
+            0,
+            0,
+            *last,
+            out,
+            None,
+            None,
+        )
     compare(out[0], by_group(x, weight, None), torch.float16)
 
 
@@ -123,9 +143,27 @@ def test_int8_groups() -> None:
     expected = by_group(x, weight * 1.0 * scale.double().unsqueeze(1), None) * row.double().unsqueeze(1)
     out = torch.empty(7, 6, dtype=torch.float16, device="npu")
     run(
-        "aclnnGroupedMatmulV4", [x.npu()], [weight.npu()], None, [scale.npu()], None, None, None, [row.npu()],
-        torch.tensor(ENDS).npu(), None, None, None, 3, 0, 0, 0, [out], None, None,
-    )  # fmt: skip
+        "aclnnGroupedMatmulV4",
+        [x.npu()],
+        [weight.npu()],
+        None,
+        [scale.npu()],
+        None,
+        None,
+        None,
+        [row.npu()],
+        torch.tensor(ENDS).npu(),
+        None,
+        None,
+        None,
+        3,
+        0,
+        0,
+        0,
+        [out],
+        None,
+        None,
+    )
     compare(out, expected, torch.float16)
 
 
@@ -150,9 +188,18 @@ def test_transposed_product(split: int, swapped: bool) -> None:
     first = x1.transpose(0, 1).contiguous() if swapped else x1
     out = torch.empty(*((3, 4, 5) if split == 1 else (split, 3, 10)), dtype=torch.float16, device="npu")
     run(
-        "aclnnTransposeBatchMatMul", first.npu(), x2.npu(), None, None, [1, 0, 2] if swapped else [0, 1, 2],
-        [0, 1, 2], [1, 0, 2], 0, split, out,
-    )  # fmt: skip
+        "aclnnTransposeBatchMatMul",
+        first.npu(),
+        x2.npu(),
+        None,
+        None,
+        [1, 0, 2] if swapped else [0, 1, 2],
+        [0, 1, 2],
+        [1, 0, 2],
+        0,
+        split,
+        out,
+    )
     expected = (x1.double() @ x2.double()).transpose(0, 1)
     if split > 1:
         expected = expected.reshape(3, split, 10).transpose(0, 1)
@@ -180,16 +227,7 @@ def test_fused_product(kind: str) -> None:
     dtype = torch.float32 if kind == "16cast32" else torch.float16
     out = torch.empty(3, 5, dtype=dtype, device="npu")
     with_bias = None if kind.startswith("gelu") else bias.npu()
-    run(
-        "aclnnFusedMatmul",
-        x1.npu(),
-        x2.npu(),
-        with_bias,
-        x3.npu() if kind in ("add", "mul") else None,
-        kind,
-        0,
-        out,
-    )
+    run("aclnnFusedMatmul", x1.npu(), x2.npu(), with_bias, x3.npu() if kind in ("add", "mul") else None, kind, 0, out)
     compare(out, expected, dtype, ulps=4)
 
 
@@ -206,8 +244,12 @@ def test_refusals() -> None:
         ("aclnnGroupedMatmulV4", version4(None, 0, 0), "a group list in groupType 0"),
         ("aclnnGroupedMatmulV4", version4(groups[:2], 0, 0), "shape [2], expected [3]"),
         ("aclnnFusedMatmul", (x, weight[0], None, None, "tanh", 0, out), 'fusedOpType is "tanh"'),
-        ("aclnnTransposeBatchMatMul", (weight, weight, None, None, [0, 1, 2], [0, 1, 2], [1, 0, 2], 0, 1, weight), "expected [3, 6"),
-    ]  # fmt: skip
+        (
+            "aclnnTransposeBatchMatMul",
+            (weight, weight, None, None, [0, 1, 2], [0, 1, 2], [1, 0, 2], 0, 1, weight),
+            "expected [3, 6",
+        ),
+    ]
     for name, arguments, words in cases:
         status, message = first_phase(name, *arguments)
         assert status == INVALID_ARGUMENT and words in message, message

@@ -50,9 +50,13 @@ def test_quant_matmul(dtype: torch.dtype, by_row: bool, bias: torch.dtype | None
         expected = (expected if added is None else expected + added) * scale.double()
     device = torch_npu.npu_trans_quant_param(scale.npu()) if packed else scale.npu()
     out = torch_npu.npu_quant_matmul(
-        x1.npu(), x2.npu(), device, pertoken_scale=None if row is None else row.npu(),
-        bias=None if added is None else added.npu(), output_dtype=dtype,
-    )  # fmt: skip
+        x1.npu(),
+        x2.npu(),
+        device,
+        pertoken_scale=None if row is None else row.npu(),
+        bias=None if added is None else added.npu(),
+        output_dtype=dtype,
+    )
     compare(out, expected, dtype)
 
 
@@ -65,9 +69,20 @@ def test_transposed_operands_and_int8_results(transposed: tuple[bool, bool]) -> 
     second = (x2.t() if transposed[1] else x2).contiguous().npu()
     out = torch.empty(4, 6, dtype=torch.int8, device="npu")
     run(
-        "aclnnQuantMatmulV5", first, second, None, scale.npu(), None, None, offset.npu(), None, None, *transposed, 0,
+        "aclnnQuantMatmulV5",
+        first,
+        second,
+        None,
+        scale.npu(),
+        None,
+        None,
+        offset.npu(),
+        None,
+        None,
+        *transposed,
+        0,
         out,
-    )  # fmt: skip
+    )
     assert bool(((out.cpu().double() - expected.clamp(-128, 127)).abs() <= 0.501).all())
 
 
@@ -108,17 +123,33 @@ def test_rows_of_int8_with_weights_of_four_bits(grouped: bool) -> None:
     row, offset = random(3, 1, low=0.01, high=0.1, seed=2).float(), (8 * spread.sum(0)).float()
     for dtype in (torch.float16, torch.bfloat16):
         out = torch.empty(3, 16, dtype=dtype, device="npu")
-        given = [x.npu(), words.npu(), row.npu(), (bits if grouped else bits[0]).npu(), None, None, None,
-                 offset.npu(), None, False, False, 256 if grouped else 0, out]  # fmt: skip
+        given = [
+            x.npu(),
+            words.npu(),
+            row.npu(),
+            (bits if grouped else bits[0]).npu(),
+            None,
+            None,
+            None,
+            offset.npu(),
+            None,
+            False,
+            False,
+            256 if grouped else 0,
+            out,
+        ]
         run("aclnnQuantMatmulV5", *given)
         exact = (x.double() @ spread) * row.double()
         torch.testing.assert_close(
             out.cpu().double(), exact, rtol=2e-2, atol=float(exact.abs().max()) * torch.finfo(dtype).eps
         )
     for place, wrong, code in (
-        (7, None, NULL_ARGUMENT), (9, True, INVALID_ARGUMENT), (11, 128, INVALID_ARGUMENT),
-        (8, torch.zeros(16).npu(), INVALID_ARGUMENT), (0, x[:, :128].npu(), INVALID_ARGUMENT),
-    ):  # fmt: skip
+        (7, None, NULL_ARGUMENT),
+        (9, True, INVALID_ARGUMENT),
+        (11, 128, INVALID_ARGUMENT),
+        (8, torch.zeros(16).npu(), INVALID_ARGUMENT),
+        (0, x[:, :128].npu(), INVALID_ARGUMENT),
+    ):
         assert first_phase("aclnnQuantMatmulV5", *given[:place], wrong, *given[place + 1 :])[0] == code
 
 
@@ -142,15 +173,10 @@ def test_packed_int4_is_refused(x1: torch.dtype, x2: torch.dtype, transpose: boo
 def test_int8_weights(name: str, group: int) -> None:
     x, weight = random(3, 70).half(), bytes_of(70, 6)
     groups = 3 if group else 1
-    scale, offset = (
-        random(groups, 6, low=0.01, high=0.1).half(),
-        random(groups, 6, low=-9, high=9, seed=1).half(),
-    )
+    scale, offset = (random(groups, 6, low=0.01, high=0.1).half(), random(groups, 6, low=-9, high=9, seed=1).half())
     bias = random(6, seed=2).half()
     spread = (lambda t: t.repeat_interleave(group, 0)[:70]) if group else (lambda t: t)
-    real = (
-        (weight.half() + spread(offset)) * spread(scale)
-    ).double()  # the chip's vector cores compute in half
+    real = ((weight.half() + spread(offset)) * spread(scale)).double()  # the chip's vector cores compute in half
     out = torch.empty(3, 6, dtype=torch.float16, device="npu")
     extra = (1,) if name.endswith("V3") else ()
     device = [t.npu() for t in (x, weight, scale, offset)]
@@ -172,9 +198,7 @@ def test_int8_weights(name: str, group: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["aclnnWeightQuantBatchMatmulV2", "aclnnWeightQuantBatchMatmulV3"])
-@pytest.mark.parametrize(
-    ("group", "taken"), [(64, True), (48, False), (16, False), (-32, False), (96, False)]
-)
+@pytest.mark.parametrize(("group", "taken"), [(64, True), (48, False), (16, False), (-32, False), (96, False)])
 def test_groups_are_multiples_of_32_and_smaller_than_the_product(name: str, group: int, taken: bool) -> None:
     extra = (1,) if name.endswith("V3") else ()
     shapes = ((3, 96), (96, 6), (2, 6))
@@ -219,8 +243,12 @@ def test_refusals() -> None:
         ("aclnnQuantMatmulV5", (x1, b, None, None, *none, False, False, 0, half), "parameter x1 has dtype float32"),
         ("aclnnQuantMatmulV5", (a, b, None, None, *none, True, False, 0, half), "expected 4 as the dimension"),
         ("aclnnQuantMatmulV5", (a, b, None, x1[0], *none, False, False, 0, half), "parameter x2Scale is float32[8]"),
-        ("aclnnWeightQuantBatchMatmulV2", (x1.half(), b, half[0], None, None, None, None, 9, half), "antiquantGroupSize is 9"),
-    ]  # fmt: skip
+        (
+            "aclnnWeightQuantBatchMatmulV2",
+            (x1.half(), b, half[0], None, None, None, None, 9, half),
+            "antiquantGroupSize is 9",
+        ),
+    ]
     for name, arguments, words in cases:
         status, message = first_phase(name, *arguments)
         assert status == INVALID_ARGUMENT and words in message, message

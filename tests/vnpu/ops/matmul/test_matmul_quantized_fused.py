@@ -34,9 +34,7 @@ def test_gelu(kind: str, bias: torch.dtype | None, dtype: torch.dtype, laid_out:
     x, weight = integers(5, 64), integers(64, 96, seed=1)
     row, scale = random(5, low=0.001, high=0.01).float(), random(96, low=0.001, high=0.01, seed=1).float()
     added = (
-        None
-        if bias is None
-        else (random(96, low=-3, high=3, seed=2) * (1000 if bias == torch.int32 else 1)).to(bias)
+        None if bias is None else (random(96, low=-3, high=3, seed=2) * (1000 if bias == torch.int32 else 1)).to(bias)
     )
     value = x.double() @ weight.double()
     if bias == torch.int32:
@@ -48,8 +46,22 @@ def test_gelu(kind: str, bias: torch.dtype | None, dtype: torch.dtype, laid_out:
     out = torch.empty(5, 96, dtype=dtype).npu()
     name = "aclnnFusedQuantMatmulWeightNz" if laid_out else "aclnnFusedQuantMatmul"
     right = nz(weight) if laid_out else weight.npu()
-    run(name, x.npu(), right, row.npu(), scale.npu(), None, None, None, None,
-        None if added is None else added.npu(), None, kind, 0, out)  # fmt: skip
+    run(
+        name,
+        x.npu(),
+        right,
+        row.npu(),
+        scale.npu(),
+        None,
+        None,
+        None,
+        None,
+        None if added is None else added.npu(),
+        None,
+        kind,
+        0,
+        out,
+    )
     torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-2, atol=1e-3)
 
 
@@ -57,19 +69,29 @@ def test_gelu_of_int4() -> None:
     (x, x_words), (weight, weight_words) = int4(3, 16), int4(16, 8, seed=1)
     row, scale = random(3, low=0.01, high=0.1).float(), random(8, low=0.01, high=0.1, seed=1).float()
     out = torch.empty(3, 8, dtype=torch.float16).npu()
-    run("aclnnFusedQuantMatmul", x_words.npu(), weight_words.npu(), row.npu(), scale.npu(), None, None, None, None,
-        None, None, "gelu_erf", 0, out)  # fmt: skip
+    run(
+        "aclnnFusedQuantMatmul",
+        x_words.npu(),
+        weight_words.npu(),
+        row.npu(),
+        scale.npu(),
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+        "gelu_erf",
+        0,
+        out,
+    )
     value = x.double() @ weight.double() * scale.double() * row.double()[:, None]
     torch.testing.assert_close(out.cpu().double(), torch.nn.functional.gelu(value), rtol=1e-2, atol=1e-3)
 
 
 def test_gelu_refuses() -> None:
     def said(kind: str, offset: torch.Tensor | None = None) -> int:
-        x, weight, out = (
-            integers(2, 32).npu(),
-            integers(32, 32).npu(),
-            torch.empty(2, 32, dtype=torch.float16).npu(),
-        )
+        x, weight, out = (integers(2, 32).npu(), integers(32, 32).npu(), torch.empty(2, 32, dtype=torch.float16).npu())
         scales = torch.ones(2).npu(), torch.ones(32).npu()
         return first_phase(
             "aclnnFusedQuantMatmul", x, weight, *scales, None, offset, None, None, None, None, kind, 0, out
@@ -87,9 +109,7 @@ def test_sum_over_a_batch() -> None:
     arguments = [x.npu(), nz(weight), row.npu(), scale.npu(), *nothing, False, False, 0, [0], False, out]
     run("aclnnQuantMatmulReduceSumWeightNz", *arguments)
     expected = ((x.double() @ weight.double()) * scale.double() * row.double().unsqueeze(-1)).sum(0)
-    torch.testing.assert_close(
-        out.cpu().double(), expected, rtol=1e-2, atol=float(expected.abs().mean()) * 1e-2
-    )
+    torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-2, atol=float(expected.abs().mean()) * 1e-2)
     arguments[-3] = [1]
     assert first_phase("aclnnQuantMatmulReduceSumWeightNz", *arguments)[0] == INVALID_ARGUMENT
 
@@ -110,13 +130,40 @@ def test_grouped_swiglu_quant(version: str, counts: bool) -> None:
     if version == "first":
         if counts:
             return
-        run("aclnnGroupedMatmulSwigluQuantWeightNZ", x.npu(), nz(weight), None, None, scale.npu(), row.npu(),
-            groups.npu(), y, by, None)  # fmt: skip
+        run(
+            "aclnnGroupedMatmulSwigluQuantWeightNZ",
+            x.npu(),
+            nz(weight),
+            None,
+            None,
+            scale.npu(),
+            row.npu(),
+            groups.npu(),
+            y,
+            by,
+            None,
+        )
     else:
         name = "aclnnGroupedMatmulSwigluQuant" + ("V2" if version == "list" else "WeightNzV2")
         right = weight.npu() if version == "list" else nz(weight)
-        run(name, x.npu(), [right], [scale.npu()], [], None, row.npu(), None, groups.npu(), 0, 0, 0, int(counts),
-            None, y, by)  # fmt: skip
+        run(
+            name,
+            x.npu(),
+            [right],
+            [scale.npu()],
+            [],
+            None,
+            row.npu(),
+            None,
+            groups.npu(),
+            0,
+            0,
+            0,
+            int(counts),
+            None,
+            y,
+            by,
+        )
     expert = routed(sizes, 5)
     value = (x[:5].double().unsqueeze(1) @ weight.double()[expert]).squeeze(1)
     a, b = (value * scale.double()[expert] * row.double()[:5, None]).chunk(2, -1)
@@ -134,9 +181,23 @@ def test_grouped_swiglu_refuses() -> None:
 
     def said(mode: int, right: torch.Tensor) -> int:
         return first_phase(
-            "aclnnGroupedMatmulSwigluQuantV2", x, [right], [scale], [], None, row, None, groups, mode, 0, 0, 0, None,
-            y, by,
-        )[0]  # fmt: skip
+            "aclnnGroupedMatmulSwigluQuantV2",
+            x,
+            [right],
+            [scale],
+            [],
+            None,
+            row,
+            None,
+            groups,
+            mode,
+            0,
+            0,
+            0,
+            None,
+            y,
+            by,
+        )[0]
 
     assert said(0, weight) == 0
     assert said(1, weight) == said(0, weight[:, :16]) == INVALID_ARGUMENT
@@ -172,23 +233,27 @@ def test_grouped_swiglu_with_weights_of_four_bits(form: str, by_group: bool) -> 
     factors = (bits if by_group else bits.squeeze(1)).npu()
     if form == "first":
         name = "aclnnGroupedMatmulSwigluQuantWeightNZ"
-        arguments = [
-            x.npu(),
-            right,
-            assist.npu(),
-            None,
-            factors,
-            row.npu(),
-            torch.tensor([2, 5]).npu(),
-            y,
-            by,
-            None,
-        ]
+        arguments = [x.npu(), right, assist.npu(), None, factors, row.npu(), torch.tensor([2, 5]).npu(), y, by, None]
         added = 2
     else:
         name = "aclnnGroupedMatmulSwigluQuant" + ("WeightNzV2" if form == "laid out" else "V2")
-        arguments = [x.npu(), [right], [factors], [assist.npu()], None, row.npu(), None, torch.tensor([2, 5]).npu(),
-                     int(by_group), 0, 0, 0, None, y, by]  # fmt: skip
+        arguments = [
+            x.npu(),
+            [right],
+            [factors],
+            [assist.npu()],
+            None,
+            row.npu(),
+            None,
+            torch.tensor([2, 5]).npu(),
+            int(by_group),
+            0,
+            0,
+            0,
+            None,
+            y,
+            by,
+        ]
         added = 3
     run(name, *arguments)
     torch.testing.assert_close(by.cpu().double(), most / 127, rtol=1e-3, atol=0)
@@ -209,8 +274,23 @@ def test_grouped_swiglu_of_four_bits(smooth: bool) -> None:
     value = torch.nn.functional.silu(a) * b * (factor.double()[expert] if smooth else 1)
     most = value.abs().amax(-1)
     y, by = torch.empty(5, 32, dtype=torch.int8).npu(), torch.empty(5).npu()
-    arguments = [x_words.npu(), [words.npu()], [bits.npu()], [], None, row.npu(), factor.npu() if smooth else None,
-                 torch.tensor([2, 5]).npu(), 0, 0, 0, 0, None, y, by]  # fmt: skip
+    arguments = [
+        x_words.npu(),
+        [words.npu()],
+        [bits.npu()],
+        [],
+        None,
+        row.npu(),
+        factor.npu() if smooth else None,
+        torch.tensor([2, 5]).npu(),
+        0,
+        0,
+        0,
+        0,
+        None,
+        y,
+        by,
+    ]
     run("aclnnGroupedMatmulSwigluQuantV2", *arguments)
     torch.testing.assert_close(by.cpu().double(), most / 127, rtol=1e-4, atol=0)
     assert bool(((y.cpu().double() - value / (most / 127)[:, None]).abs() <= 0.52).all())
@@ -235,10 +315,27 @@ def test_finalize_routing(version: int, shared: bool, dtype: torch.dtype) -> Non
         expected[1:3] += 0.5 * residual.double()
     out = torch.full((tokens, 256), 7.0).npu()
     more = [None, None, None] if version == 2 else []
-    run("aclnnGroupedMatmulFinalizeRoutingWeightNz" + ("V2" if version == 2 else ""),
-        x.npu(), nz(weight), scale.npu(), None, *more, row.npu(), torch.tensor(sizes).npu(),
-        residual.npu() if shared else None, logit.npu() if shared else None, token.npu(), 0, 0.5, 1, False, False, 1,
-        *([None] if version == 2 else []), out)  # fmt: skip
+    run(
+        "aclnnGroupedMatmulFinalizeRoutingWeightNz" + ("V2" if version == 2 else ""),
+        x.npu(),
+        nz(weight),
+        scale.npu(),
+        None,
+        *more,
+        row.npu(),
+        torch.tensor(sizes).npu(),
+        residual.npu() if shared else None,
+        logit.npu() if shared else None,
+        token.npu(),
+        0,
+        0.5,
+        1,
+        False,
+        False,
+        1,
+        *([None] if version == 2 else []),
+        out,
+    )
     torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-4, atol=1e-3)
 
 
@@ -259,16 +356,30 @@ def test_finalize_routing_of_four_bits(version: int, shifted: bool) -> None:
     row, logit = random(5, low=0.01, high=0.1, seed=1).float(), random(5, low=0.1, high=1, seed=2).float()
     token, residual = torch.tensor([0, 1, 2, 1, 0]), random(1, columns, seed=3).bfloat16()
     expert = routed(sizes, 5)
-    value = (
-        (x.double().unsqueeze(1) @ spread[expert]).squeeze(1)
-        * row.double()[:, None]
-        * logit.double()[:, None]
-    )
+    value = (x.double().unsqueeze(1) @ spread[expert]).squeeze(1) * row.double()[:, None] * logit.double()[:, None]
     expected = torch.zeros(3, columns, dtype=torch.float64).index_add_(0, token, value)
     expected[2:] += residual.double()
     out = torch.empty(3, columns).npu()
-    arguments = [x.npu(), words.npu(), bits.npu(), bias.npu(), None if offset is None else offset.npu(), None, None,
-                 row.npu(), torch.tensor(sizes).npu(), residual.npu(), logit.npu(), token.npu(), 0, 1.0, 2, False, False, 1]  # fmt: skip
+    arguments = [
+        x.npu(),
+        words.npu(),
+        bits.npu(),
+        bias.npu(),
+        None if offset is None else offset.npu(),
+        None,
+        None,
+        row.npu(),
+        torch.tensor(sizes).npu(),
+        residual.npu(),
+        logit.npu(),
+        token.npu(),
+        0,
+        1.0,
+        2,
+        False,
+        False,
+        1,
+    ]
     arguments += [None] if version == 3 else []
     run(f"aclnnGroupedMatmulFinalizeRoutingV{version}", *arguments, out)
     torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-4, atol=1e-3)
@@ -297,13 +408,22 @@ def test_quantized_convolution(bias: torch.dtype | None, dtype: torch.dtype) -> 
     scale = random(4, low=0.001, high=0.01).float()
     added = None if bias is None else random(4, seed=1).to(bias)
     where = ([1, 2, 1], [1, 0, 1], [1, 1, 2])
-    value = torch.nn.functional.conv3d(x.double(), weight.double(), None, *where) * scale.double().view(
-        -1, 1, 1, 1
-    )
+    value = torch.nn.functional.conv3d(x.double(), weight.double(), None, *where) * scale.double().view(-1, 1, 1, 1)
     expected = value if added is None else value + added.double().view(-1, 1, 1, 1)
     out = torch.empty(expected.shape, dtype=dtype).npu()
-    arguments = [x.npu(), weight.npu(), None if added is None else added.npu(), scale.npu(), None, *where, False,
-                 [0, 0, 0], 1, 0, None]  # fmt: skip
+    arguments = [
+        x.npu(),
+        weight.npu(),
+        None if added is None else added.npu(),
+        scale.npu(),
+        None,
+        *where,
+        False,
+        [0, 0, 0],
+        1,
+        0,
+        None,
+    ]
     run("aclnnQuantConvolution", *arguments, out)
     torch.testing.assert_close(out.cpu().double(), expected, rtol=1e-2, atol=1e-2)
     arguments[10] = 3

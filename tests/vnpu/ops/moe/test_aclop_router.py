@@ -15,9 +15,7 @@ I32 = torch.int32
 def test_routing_with_room_for_some(by_choice: int) -> None:
     """Places from 1 on; a dropped token gets its expert's place 0."""
     experts = torch.tensor([[[0, 1], [1, 2], [1, 0], [1, 2]], [[2, 2], [2, 1], [0, 1], [2, 0]]], dtype=I32)
-    dispatch, combine = ran(
-        "CustTopKRouter", [experts, [2], [3], [by_choice]], (2, 3, 2, I32), (2, 4, 2, I32)
-    )
+    dispatch, combine = ran("CustTopKRouter", [experts, [2], [3], [by_choice]], (2, 3, 2, I32), (2, 4, 2, I32))
     for batch, rows in enumerate(experts.tolist()):
         order = [(t, j) for t in range(4) for j in range(2)]
         taken: dict[int, list[int]] = {e: [] for e in range(3)}
@@ -32,7 +30,7 @@ def test_routing_with_room_for_some(by_choice: int) -> None:
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "CustTopKRouter": ([torch.zeros(1, 2, 1, dtype=I32), [2], [3], [2]], (1, 3, 2, I32), {}, "drop_type 2"),
+    "CustTopKRouter": ([torch.zeros(1, 2, 1, dtype=I32), [2], [3], [2]], (1, 3, 2, I32), {}, "drop_type 2")
 }
 
 

@@ -29,9 +29,7 @@ def npu_empty(*sizes: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
 def test_gating_by_softmax(dtype: torch.dtype, finished: bool) -> None:
     x = random(6, EXPERTS).to(dtype)
     done = torch.arange(6) % 3 == 0 if finished else None
-    y, expert, row = torch_npu.npu_moe_gating_top_k_softmax(
-        x.npu(), None if done is None else done.npu(), k=3
-    )
+    y, expert, row = torch_npu.npu_moe_gating_top_k_softmax(x.npu(), None if done is None else done.npu(), k=3)
     probability = torch.softmax(x.double(), -1)
     value, index = torch.sort(probability, dim=1, descending=True, stable=True)
     compare(y, value[:, :3], dtype, ulps=4)
@@ -63,16 +61,26 @@ def test_gating_that_normalises_before_or_after_the_choice() -> None:
 @pytest.mark.parametrize("mode", [0, 1])
 def test_gating_by_groups(second: bool, norm: int, mode: int) -> None:
     x, bias = random(7, 12).float(), random(12, seed=1).float()
-    y, expert, every = (
-        npu_empty(7, 3, dtype=torch.float32),
-        npu_empty(7, 3),
-        npu_empty(7, 12, dtype=torch.float32),
-    )
+    y, expert, every = (npu_empty(7, 3, dtype=torch.float32), npu_empty(7, 3), npu_empty(7, 12, dtype=torch.float32))
     extra = (None, None) if second else ()
     run(
-        "aclnnMoeGatingTopKV2" if second else "aclnnMoeGatingTopK", x.npu(), bias.npu(), *extra, 3, 2, 4, mode, 0,
-        norm, True, 1.5, 1e-20, y, expert, every,
-    )  # fmt: skip
+        "aclnnMoeGatingTopKV2" if second else "aclnnMoeGatingTopK",
+        x.npu(),
+        bias.npu(),
+        *extra,
+        3,
+        2,
+        4,
+        mode,
+        0,
+        norm,
+        True,
+        1.5,
+        1e-20,
+        y,
+        expert,
+        every,
+    )
     scores = torch.softmax(x.double(), -1) if norm == 0 else torch.sigmoid(x.double())
     compare(every, scores, torch.float32, ulps=4)
     for token in range(7):
@@ -101,9 +109,16 @@ def test_gating_backward(norm: int) -> None:
     (value * 2.5).backward(grad)
     out = npu_empty(4, 6, dtype=torch.float32)
     run(
-        "aclnnMoeGatingTopKBackward", scores.detach().float().npu(), grad.float().npu(), index.int().npu(), 0, norm,
-        2.5, 1e-20, out,
-    )  # fmt: skip
+        "aclnnMoeGatingTopKBackward",
+        scores.detach().float().npu(),
+        grad.float().npu(),
+        index.int().npu(),
+        0,
+        norm,
+        2.5,
+        1e-20,
+        out,
+    )
     compare(out, x.grad, torch.float32, ulps=16)
 
 
@@ -158,9 +173,20 @@ def test_init_routing_v2(padded: bool) -> None:
     where, count, before = npu_empty(12), npu_empty(EXPERTS), npu_empty(EXPERTS)
     for form in (1, 2):
         run(
-            "aclnnMoeInitRoutingV2", x.npu(), expert.npu(), 0, 2, EXPERTS, int(padded), form, True, rows, where,
-            count, before,
-        )  # fmt: skip
+            "aclnnMoeInitRoutingV2",
+            x.npu(),
+            expert.npu(),
+            0,
+            2,
+            EXPERTS,
+            int(padded),
+            form,
+            True,
+            rows,
+            where,
+            count,
+            before,
+        )
         assert torch.equal(rows.cpu().view(-1, 4), rows_of(x, tokens))
         assert where.cpu().tolist() == place
         if padded:
@@ -174,10 +200,19 @@ def test_init_routing_v2(padded: bool) -> None:
 def test_init_routing_of_torch_npu(padded: bool, scatter: bool) -> None:
     x, expert, scale = random(6, 4).float(), choose(6, 2), random(6, seed=4).float()
     rows, where, counts, row_scale = torch_npu.npu_moe_init_routing_v2(
-        x.npu(), expert.npu(), scale=scale.npu(), active_num=12, expert_capacity=2, expert_num=EXPERTS,
-        drop_pad_mode=int(padded), expert_tokens_num_type=1, expert_tokens_num_flag=True, quant_mode=-1,
-        active_expert_range=[0, EXPERTS], row_idx_type=int(scatter and not padded),
-    )  # fmt: skip
+        x.npu(),
+        expert.npu(),
+        scale=scale.npu(),
+        active_num=12,
+        expert_capacity=2,
+        expert_num=EXPERTS,
+        drop_pad_mode=int(padded),
+        expert_tokens_num_type=1,
+        expert_tokens_num_flag=True,
+        quant_mode=-1,
+        active_expert_range=[0, EXPERTS],
+        row_idx_type=int(scatter and not padded),
+    )
     tokens, place = expanded(expert, 2 if padded else 0)
     assert torch.equal(rows.cpu().reshape(-1, 4), rows_of(x, tokens))
     assert torch.equal(counts.cpu(), torch.bincount(expert.view(-1).long(), minlength=EXPERTS))
@@ -191,10 +226,18 @@ def test_init_routing_of_torch_npu(padded: bool, scatter: bool) -> None:
 def test_init_routing_to_a_range_of_experts() -> None:
     x, expert = random(6, 4).float(), choose(6, 2)
     rows, where, counts, _ = torch_npu.npu_moe_init_routing_v2(
-        x.npu(), expert.npu(), active_num=12, expert_capacity=-1, expert_num=EXPERTS, drop_pad_mode=0,
-        expert_tokens_num_type=1, expert_tokens_num_flag=True, quant_mode=-1, active_expert_range=[1, 3],
+        x.npu(),
+        expert.npu(),
+        active_num=12,
+        expert_capacity=-1,
+        expert_num=EXPERTS,
+        drop_pad_mode=0,
+        expert_tokens_num_type=1,
+        expert_tokens_num_flag=True,
+        quant_mode=-1,
+        active_expert_range=[1, 3],
         row_idx_type=0,
-    )  # fmt: skip
+    )
     flat = expert.view(-1).tolist()
     mine = sorted((i for i, e in enumerate(flat) if 1 <= e < 3), key=lambda i: flat[i])
     assert torch.equal(rows.cpu()[: len(mine)], x[[i // 2 for i in mine]])
@@ -206,10 +249,18 @@ def test_positions_of_routes_to_other_experts() -> None:
     """Behind those of the active experts: those of later experts by expert, then those of earlier ones as they come."""
     x, expert = random(6, 4).float(), choose(6, 2)
     _, where, pairs, _ = torch_npu.npu_moe_init_routing_v2(
-        x.npu(), expert.npu(), active_num=12, expert_capacity=-1, expert_num=EXPERTS, drop_pad_mode=0,
-        expert_tokens_num_type=2, expert_tokens_num_flag=True, quant_mode=-1, active_expert_range=[2, 3],
+        x.npu(),
+        expert.npu(),
+        active_num=12,
+        expert_capacity=-1,
+        expert_num=EXPERTS,
+        drop_pad_mode=0,
+        expert_tokens_num_type=2,
+        expert_tokens_num_flag=True,
+        quant_mode=-1,
+        active_expert_range=[2, 3],
         row_idx_type=1,
-    )  # fmt: skip
+    )
     flat = expert.view(-1).tolist()
     assert min(flat) < 2 and max(flat) >= 3
     assert where.cpu().tolist() == sorted(range(12), key=lambda i: flat[i] if flat[i] >= 2 else EXPERTS)
@@ -230,14 +281,43 @@ def test_init_routing_that_quantises(version: int, mode: int) -> None:
     first = (scale.npu(), offset.npu()) if mode == 0 else (smooth.npu(), None)
     if version == 2:
         run(
-            "aclnnMoeInitRoutingQuantV2", x.npu(), expert.npu(), *first, 0, 0, EXPERTS, 0, 0, False, mode, rows,
-            where, None, None, by,
-        )  # fmt: skip
+            "aclnnMoeInitRoutingQuantV2",
+            x.npu(),
+            expert.npu(),
+            *first,
+            0,
+            0,
+            EXPERTS,
+            0,
+            0,
+            False,
+            mode,
+            rows,
+            where,
+            None,
+            None,
+            by,
+        )
     else:
         run(
-            "aclnnMoeInitRoutingV3", x.npu(), expert.npu(), *first, 0, 0, EXPERTS, 0, 1, False, mode, [0, EXPERTS], 0,
-            rows, where, None, by,
-        )  # fmt: skip
+            "aclnnMoeInitRoutingV3",
+            x.npu(),
+            expert.npu(),
+            *first,
+            0,
+            0,
+            EXPERTS,
+            0,
+            1,
+            False,
+            mode,
+            [0, EXPERTS],
+            0,
+            rows,
+            where,
+            None,
+            by,
+        )
     assert where.cpu().tolist() == place
     if mode == 0:
         expected = wide * 20 + 3
@@ -257,9 +337,24 @@ def test_routing_that_quantises_takes_any_expert_where_it_does_not_count() -> No
     rows, where = npu_empty(12, 8, dtype=torch.int8), npu_empty(12)
     scale, offset = torch.tensor([20.0]).npu(), torch.tensor([3.0]).npu()
     run(
-        "aclnnMoeInitRoutingQuantV2", x.npu(), expert.npu(), scale, offset, 0, 0, 2, 0, 0, False, 0, rows, where, None,
-        None, None,
-    )  # fmt: skip
+        "aclnnMoeInitRoutingQuantV2",
+        x.npu(),
+        expert.npu(),
+        scale,
+        offset,
+        0,
+        0,
+        2,
+        0,
+        0,
+        False,
+        0,
+        rows,
+        where,
+        None,
+        None,
+        None,
+    )
     assert where.cpu().tolist() == order.argsort().tolist()
     off = (rows.cpu().double() - (x.double()[order // 2] * 20 + 3)).abs()
     assert bool((off <= 0.501).all())
@@ -274,9 +369,23 @@ def test_padded_routing_that_quantises_has_rows_for_an_expert_that_nobody_chose(
     scale, offset = torch.tensor([20.0]), torch.tensor([0.0])
     first = (scale.npu(), offset.npu()) if mode == 0 else (None, None)
     run(
-        "aclnnMoeInitRoutingQuantV2", x.npu(), expert.npu(), *first, 0, 3, EXPERTS, 1, 0, True, mode, rows, where,
-        None, before, by,
-    )  # fmt: skip
+        "aclnnMoeInitRoutingQuantV2",
+        x.npu(),
+        expert.npu(),
+        *first,
+        0,
+        3,
+        EXPERTS,
+        1,
+        0,
+        True,
+        mode,
+        rows,
+        where,
+        None,
+        before,
+        by,
+    )
     assert where.cpu().tolist() == place
     assert before.cpu().tolist() == torch.bincount(expert.view(-1).long(), minlength=EXPERTS).tolist()
     wide = rows_of(x.double(), tokens)
@@ -329,9 +438,11 @@ def test_permute_and_its_gradient(k: int) -> None:
     indices = choose(6, k)
     given = indices if k > 1 else indices.view(-1)
     check(
-        lambda x: torch_npu.npu_moe_token_permute(x, given.npu())[0], random(6, 4),
-        reference=lambda x: permuted(x, given), ulps=4,
-    )  # fmt: skip
+        lambda x: torch_npu.npu_moe_token_permute(x, given.npu())[0],
+        random(6, 4),
+        reference=lambda x: permuted(x, given),
+        ulps=4,
+    )
     _, sorted_indices = torch_npu.npu_moe_token_permute(random(6, 4).float().npu(), given.npu())
     order = given.reshape(-1).argsort(stable=True)
     assert torch.equal(sorted_indices.cpu().long(), order.argsort())
@@ -340,9 +451,12 @@ def test_permute_and_its_gradient(k: int) -> None:
 def test_permute_that_drops_tokens() -> None:
     indices = choose(6, 2)
     check(
-        lambda x: torch_npu.npu_moe_token_permute(x, indices.npu(), num_out_tokens=9)[0], random(6, 4),
-        reference=lambda x: permuted(x, indices)[:9], dtypes=FLOATS[:1], ulps=4,
-    )  # fmt: skip
+        lambda x: torch_npu.npu_moe_token_permute(x, indices.npu(), num_out_tokens=9)[0],
+        random(6, 4),
+        reference=lambda x: permuted(x, indices)[:9],
+        dtypes=FLOATS[:1],
+        ulps=4,
+    )
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -356,8 +470,11 @@ def test_unpermute_and_its_gradient(weighted: bool) -> None:
 
     check(
         lambda x, *probs: torch_npu.npu_moe_token_unpermute(x, where.npu(), probs=probs[0] if probs else None),
-        random(6 * k, 4), *([random(6, k, low=0, seed=1)] if weighted else []), reference=reference, ulps=4,
-    )  # fmt: skip
+        random(6 * k, 4),
+        *([random(6, k, low=0, seed=1)] if weighted else []),
+        reference=reference,
+        ulps=4,
+    )
 
 
 def test_unpermute_of_no_rows_is_zero() -> None:
@@ -394,8 +511,12 @@ def test_permute_by_map_and_its_gradient(padded: bool) -> None:
         lambda x, probs: torch_npu.npu_moe_token_permute_with_routing_map(
             x, routes.npu(), probs=probs, num_out_tokens=rows, drop_and_pad=padded
         )[:2],
-        random(6, 4), random(6, EXPERTS, low=0, seed=1), reference=reference, dtypes=FLOATS[:1], ulps=4,
-    )  # fmt: skip
+        random(6, 4),
+        random(6, EXPERTS, low=0, seed=1),
+        reference=reference,
+        dtypes=FLOATS[:1],
+        ulps=4,
+    )
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -417,9 +538,12 @@ def test_unpermute_by_map_and_its_gradient(padded: bool) -> None:
         lambda x, probs: torch_npu.npu_moe_token_unpermute_with_routing_map(
             x, where.npu(), [6, 4], probs=probs, routing_map=routes.npu(), drop_and_pad=padded
         ),
-        random(EXPERTS * 2 if padded else 12, 4), random(6, EXPERTS, low=0, seed=1), reference=reference,
-        dtypes=FLOATS[:1], ulps=8,
-    )  # fmt: skip
+        random(EXPERTS * 2 if padded else 12, 4),
+        random(6, EXPERTS, low=0, seed=1),
+        reference=reference,
+        dtypes=FLOATS[:1],
+        ulps=8,
+    )
 
 
 def test_refusals() -> None:
@@ -427,18 +551,10 @@ def test_refusals() -> None:
     y, expert, wide = npu_empty(4, 2, dtype=torch.float32), npu_empty(4, 2), npu_empty(4, 7)
     cases: list[tuple[str, tuple[Any, ...], str]] = [
         ("aclnnMoeGatingTopKSoftmax", (x, None, 7, y, expert, expert), "parameter k is 7, allowed is 1 to 6"),
-        (
-            "aclnnMoeGatingTopK",
-            (x, None, 2, 1, 4, 0, 0, 0, False, 1.0, 0.0, y, expert, None),
-            "groupCount is 4",
-        ),
+        ("aclnnMoeGatingTopK", (x, None, 2, 1, 4, 0, 0, 0, False, 1.0, 0.0, y, expert, None), "groupCount is 4"),
         ("aclnnMoeComputeExpertTokens", (expert.view(-1), 3, expert), "parameter out"),
         ("aclnnMoeTokenPermute", (x, wide[:3], 0, False, x, expert), "expected a row for each of 4 tokens"),
-        (
-            "aclnnMoeInitRoutingV2",
-            (x, expert, 0, 0, 5, 1, 0, False, x, expert, None, None),
-            "expertCapacity is 0",
-        ),
+        ("aclnnMoeInitRoutingV2", (x, expert, 0, 0, 5, 1, 0, False, x, expert, None, None), "expertCapacity is 0"),
         (
             "aclnnMoeInitRoutingV2",
             (x, expert, 0, 0, 0, 0, 1, False, x, expert, None, None),

@@ -113,18 +113,20 @@ def test_batching_sorts_what_has_come_by_expert(kind: int, schedule: int) -> Non
     generator = torch.Generator().manual_seed(kind)
     ids = torch.randint(0, experts, (sessions, size * EXPERTS), dtype=torch.int32, generator=generator)
     ids[1, 3] = MASKED
-    values = torch.randint(-100, 100, (sessions, batches, size, EXPERTS, WIDTH), generator=generator).to(
-        dtype
-    )
+    values = torch.randint(-100, 100, (sessions, batches, size, EXPERTS, WIDTH), generator=generator).to(dtype)
     scales = torch.rand(sessions, batches, size, EXPERTS, generator=generator)
     data = torch.zeros(sessions, batches, size, EXPERTS, used + 8, dtype=torch.uint8)
     data[..., :used] = values.view(torch.uint8).reshape(*data.shape[:-1], used)
     data[..., used : used + 4] = scales.unsqueeze(-1).view(torch.uint8)
     kept = [data.npu()]
     about: Table = {
-        "sessions": sessions, "micro_batches": batches, "micro_batch_size": size, "rows": EXPERTS,
-        "row_bytes": used + 8, "data": kept[0],
-    }  # fmt: skip
+        "sessions": sessions,
+        "micro_batches": batches,
+        "micro_batch_size": size,
+        "rows": EXPERTS,
+        "row_bytes": used + 8,
+        "data": kept[0],
+    }
     if schedule:
         info = torch.zeros(sessions, batches, 2 + size * EXPERTS, dtype=torch.int32)
         info[:, 1, 0], info[:, 1, 2:] = 1, ids
@@ -162,11 +164,7 @@ def test_what_the_first_phases_refuse() -> None:
     def i(*shape: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
         return torch.zeros(shape, dtype=dtype, device="npu")
 
-    context, half, f = (
-        i(1024, dtype=torch.int8),
-        i(3, WIDTH, dtype=torch.float16),
-        i(3, 4, dtype=torch.float32),
-    )
+    context, half, f = (i(1024, dtype=torch.int8), i(3, WIDTH, dtype=torch.float16), i(3, 4, dtype=torch.float32))
     good = [context, f, i(1), WIDTH, 0, 0, half, i(1)]
     assert first_phase("aclnnAttentionWorkerCombine", *good)[0] == 0
     for place, wrong, words in (

@@ -41,9 +41,7 @@ def test_transpose_slice_and_broadcast() -> None:
 def test_strided_slice() -> None:
     for view in layouts(X.float()):
         x = place(view)
-        assert torch.equal(
-            torch_npu.npu_indexing(x, [0, 1, 0], [3, 4, 5], [2, 1, 3]).cpu(), view[::2, 1:, ::3]
-        )
+        assert torch.equal(torch_npu.npu_indexing(x, [0, 1, 0], [3, 4, 5], [2, 1, 3]).cpu(), view[::2, 1:, ::3])
 
 
 def test_format_cast_of_base_formats_copies() -> None:
@@ -55,13 +53,7 @@ def test_format_cast_of_base_formats_copies() -> None:
 @pytest.mark.parametrize("order", [0.5, float("inf"), -float("inf"), 4])
 def test_norms_of_unusual_order(order: float) -> None:
     x = X + 0.01
-    check(
-        lambda t: torch.linalg.vector_norm(t, order, dim=(0, 2)),
-        x,
-        dtypes=[torch.float32],
-        grad=False,
-        ulps=16,
-    )
+    check(lambda t: torch.linalg.vector_norm(t, order, dim=(0, 2)), x, dtypes=[torch.float32], grad=False, ulps=16)
 
 
 def test_sizes_and_parts_of_complex_numbers() -> None:
@@ -144,7 +136,7 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]]
     "Digamma": ([VOLUME], [(6, 5)], {}, "the output is"),
     "Conj": ([Z], [(6, 5, torch.complex64)], {}, "the output is"),
     "Size": ([WHOLE], [(2,)], {}, "expected one int32 or int64"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -39,7 +39,22 @@ def put(*inputs: Any, **attributes: Any) -> None:
     assert launch(OUT, inputs, [], **attributes) == (0, "")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64])  # fmt: skip
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+        torch.int8,
+        torch.uint8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.bool,
+        torch.complex64,
+    ],
+)
 def test_a_tensor_comes_out_under_its_name(dtype: torch.dtype) -> None:
     x = torch.randn(3, 5).mul(4).to(dtype)
     with opened("dumps") as out:
@@ -61,9 +76,7 @@ def test_strings_and_tensors_come_out_in_their_order() -> None:
 def test_a_kernel_waits_until_there_is_room() -> None:
     with opened("narrow", 1) as out:
         put(torch.zeros(2).npu(), "1", channel_name="narrow")
-        second = threading.Thread(
-            target=put, args=(torch.ones(2).npu(), "2"), kwargs={"channel_name": "narrow"}
-        )
+        second = threading.Thread(target=put, args=(torch.ones(2).npu(), "2"), kwargs={"channel_name": "narrow"})
         second.start()
         assert falls_asleep(second), "it has ended although there is no room"
         assert received(out, -1) == ("1", [item(torch.zeros(2))])
@@ -151,10 +164,22 @@ torch.npu.synchronize()
 {program}
 """
 FAILURES = {
-    "nobody has opened it": ('launch("GetNext", [], [ones], channel_name="none")', 'no channel "none" is open on device 0'),
-    "nobody receives": ('launch("OutfeedEnqueueOpV2", [ones, "x"], [], channel_name="none")', 'no channel "none" is open'),
-    "stopped": ('tdt.acltdtStopChannel(out); launch("GetNext", [], [ones], channel_name="there")', "was stopped while a kernel waited to take from it"),
-    "stopped before": ('tdt.acltdtStopChannel(out); launch("OutfeedEnqueueOpV2", [ones, "x"], [], channel_name="there")', "was stopped while a kernel waited to put into it"),
+    "nobody has opened it": (
+        'launch("GetNext", [], [ones], channel_name="none")',
+        'no channel "none" is open on device 0',
+    ),
+    "nobody receives": (
+        'launch("OutfeedEnqueueOpV2", [ones, "x"], [], channel_name="none")',
+        'no channel "none" is open',
+    ),
+    "stopped": (
+        'tdt.acltdtStopChannel(out); launch("GetNext", [], [ones], channel_name="there")',
+        "was stopped while a kernel waited to take from it",
+    ),
+    "stopped before": (
+        'tdt.acltdtStopChannel(out); launch("OutfeedEnqueueOpV2", [ones, "x"], [], channel_name="there")',
+        "was stopped while a kernel waited to put into it",
+    ),
     "closed while it waits": (
         'while_it_waits(lambda: closed(out)); launch("GetNext", [], [ones], channel_name="there")',
         ("was stopped while a kernel waited to take from it", 'no channel "there" is open on device 0'),
@@ -175,15 +200,27 @@ FAILURES = {
         'assert sent(out, item(1)) == 0; launch("OutfeedEnqueueOpV2", [ones, "x"], [], channel_name="there", wait_time=1)',
         "waited too long to put into channel there",
     ),
-    "the end": ('assert sent(out, Item(END_OF_SEQUENCE, 12, (), b"")) == 0; launch("GetNext", [], [ones], channel_name="there")', "has come to the end of its data"),
-    "another count": ('assert sent(out, item(1, 2), item(3)) == 0; launch("GetNext", [], [ones], channel_name="there")', "gave 2 tensors for 1 outputs"),
-    "another size": ('assert sent(out, item(1, 2, 3)) == 0; launch("GetNext", [], [ones], channel_name="there")', "gave 12 bytes of aclDataType 0 for output 0"),
-    "another dtype": ('assert sent(out, item(1, 2, dtype=3)) == 0; launch("GetNext", [], [ones], channel_name="there")', "gave 8 bytes of aclDataType 3 for output 0"),
+    "the end": (
+        'assert sent(out, Item(END_OF_SEQUENCE, 12, (), b"")) == 0; launch("GetNext", [], [ones], channel_name="there")',
+        "has come to the end of its data",
+    ),
+    "another count": (
+        'assert sent(out, item(1, 2), item(3)) == 0; launch("GetNext", [], [ones], channel_name="there")',
+        "gave 2 tensors for 1 outputs",
+    ),
+    "another size": (
+        'assert sent(out, item(1, 2, 3)) == 0; launch("GetNext", [], [ones], channel_name="there")',
+        "gave 12 bytes of aclDataType 0 for output 0",
+    ),
+    "another dtype": (
+        'assert sent(out, item(1, 2, dtype=3)) == 0; launch("GetNext", [], [ones], channel_name="there")',
+        "gave 8 bytes of aclDataType 3 for output 0",
+    ),
     "a string past its memory": (
         f'launch("OutfeedEnqueueOpV2", [ones, aclop.Memory({struct.pack("qq", 16, 9) + b"abc"!r})], [], channel_name="there")',
         "a string of 19 bytes says that it has 9 characters from byte 16 on",
     ),
-}  # fmt: skip
+}
 
 
 AICPU = "507018"  # they are operators of the device's own CPU

@@ -60,13 +60,7 @@ def test_largest_and_smallest() -> None:
                 values, indices = f(t, d, k)
                 return values, indices.long()
 
-            check(
-                actual,
-                x,
-                reference=lambda t, f=reference, d=dim, k=keep: tuple(f(t, d, k)),
-                dtypes=HALVES,
-                ulps=0,
-            )
+            check(actual, x, reference=lambda t, f=reference, d=dim, k=keep: tuple(f(t, d, k)), dtypes=HALVES, ulps=0)
     values, indices = torch_npu.npu_max(torch.tensor([[3.0, 3.0]]).npu(), 1)
     assert (values.item(), indices.item(), indices.dtype) == (3, 0, torch.int32)  # the first of equal ones
 

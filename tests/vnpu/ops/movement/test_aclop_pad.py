@@ -19,12 +19,8 @@ def test_padding_goes_around() -> None:
 
 def test_padding_takes_pairs_or_all_that_go_before() -> None:
     x = drawn(3, 4)
-    (pairs,) = ran(
-        "PadV3", [x, [1, 2, 0, 3], torch.tensor(5.0)], (6, 7), mode="constant", paddings_contiguous=True
-    )
-    (apart,) = ran(
-        "PadV3", [x, [1, 0, 2, 3], torch.tensor(5.0)], (6, 7), mode="constant", paddings_contiguous=False
-    )
+    (pairs,) = ran("PadV3", [x, [1, 2, 0, 3], torch.tensor(5.0)], (6, 7), mode="constant", paddings_contiguous=True)
+    (apart,) = ran("PadV3", [x, [1, 0, 2, 3], torch.tensor(5.0)], (6, 7), mode="constant", paddings_contiguous=False)
     assert torch.equal(pairs, apart) and torch.equal(pairs, F.pad(x.double(), (0, 3, 1, 2), value=5.0))
 
 
@@ -34,7 +30,7 @@ REFUSED = {
     "PadV3Grad": ([drawn(7), [1, 1]], (6,), {"mode": "edge"}, "the padded tensor is"),
     "MirrorPad": ([drawn(3), [1, 1]], (5,), {"mode": "WRAP"}, '"WRAP"'),
     "MirrorPadGrad": ([drawn(5), [1]], (3,), {"mode": "SYMMETRIC"}, "1 paddings"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -13,9 +13,7 @@ X = drawn(2, 6, 4)
 
 
 def test_parts() -> None:
-    for found, part in zip(
-        ran("Split", [[-2], X], *[(2, 2, 4)] * 3, num_split=3), X.split(2, 1), strict=True
-    ):
+    for found, part in zip(ran("Split", [[-2], X], *[(2, 2, 4)] * 3, num_split=3), X.split(2, 1), strict=True):
         near(found, part)
     for found, part in zip(ran("Unpack", [X], *[(2, 6)] * 4, axis=-1, num=4), X.unbind(-1), strict=True):
         near(found, part)
@@ -28,9 +26,7 @@ def test_values_come_in_the_order_of_their_first() -> None:
 
 
 def test_values_that_come_first_and_what_fills_the_rest() -> None:
-    y, places = ran(
-        "UniqueWithPad", [torch.tensor([5, 2, 5, 9, 2]), torch.tensor(-1)], *[(5, torch.int64)] * 2
-    )
+    y, places = ran("UniqueWithPad", [torch.tensor([5, 2, 5, 9, 2]), torch.tensor(-1)], *[(5, torch.int64)] * 2)
     assert y.tolist() == [5, 2, 9, -1, -1] and places.tolist() == [0, 1, 0, 2, 1]
 
 
@@ -47,7 +43,7 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]]
     "Unique": ([drawn(3)], [(3,), (3,)], {}, "the places is"),
     "CustPadding": ([drawn(2, 2)], [(2, 4)], {"pad_dim_size": 4}, "a last dimension of 1"),
     "UniqueWithPad": ([drawn(2), torch.tensor(0)], [(2,), (2,)], {}, "the places is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

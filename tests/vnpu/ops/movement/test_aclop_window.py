@@ -30,7 +30,10 @@ def test_windows(name: str, length: int) -> None:
 
 @pytest.mark.parametrize("offset", [-1, 0, 2])
 def test_places_of_triangles(offset: int) -> None:
-    for name, places in (("CustTrilIndices", np.tril_indices(3, offset, 5)), ("CustTriuIndices", np.triu_indices(3, offset, 5))):  # fmt: skip
+    for name, places in (
+        ("CustTrilIndices", np.tril_indices(3, offset, 5)),
+        ("CustTriuIndices", np.triu_indices(3, offset, 5)),
+    ):
         (y,) = ran(name, [], (2, len(places[0]), I64), row=3, col=5, offset=offset)
         assert np.array_equal(y.numpy(), np.stack(places))
 
@@ -42,7 +45,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustHammingWindow": ([[4]], [(4, I32)], {}, "no dtype"),
     "CustTrilIndices": ([], [(2, 5, I64)], {"row": 3, "col": 3}, "the output is"),
     "CustTriuIndices": ([], [(2, 5, I64)], {"row": -3, "col": 3}, "row and col are -3"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

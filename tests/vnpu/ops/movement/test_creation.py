@@ -31,12 +31,8 @@ def test_created(make: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize(
-    ("start", "end", "step"), [(0, 3.1, 1), (2.9, 17.1, 3.0), (9.5, -4.5, -2), (1.5, 1.9, 1)]
-)
-def test_ranges_of_fractions_have_torch_s_count(
-    start: float, end: float, step: float, dtype: torch.dtype
-) -> None:
+@pytest.mark.parametrize(("start", "end", "step"), [(0, 3.1, 1), (2.9, 17.1, 3.0), (9.5, -4.5, -2), (1.5, 1.9, 1)])
+def test_ranges_of_fractions_have_torch_s_count(start: float, end: float, step: float, dtype: torch.dtype) -> None:
     expected = torch.arange(start, end, step, dtype=dtype)
     actual = torch.arange(start, end, step, dtype=dtype, device=DEVICE)
     assert torch.equal(actual.cpu(), expected)
@@ -53,10 +49,7 @@ def test_steps_are_rounded_once(dtype: torch.dtype) -> None:
             **once,
         )
     compare(
-        torch.arange(0, 3, 0.1, dtype=dtype, device=DEVICE),
-        torch.arange(0, 3, 0.1, dtype=torch.float64),
-        dtype,
-        **once,
+        torch.arange(0, 3, 0.1, dtype=dtype, device=DEVICE), torch.arange(0, 3, 0.1, dtype=torch.float64), dtype, **once
     )
     logs = torch.logspace(-1, 1, 9, base=2.0, dtype=dtype, device=DEVICE)
     compare(logs, torch.logspace(-1, 1, 9, base=2.0, dtype=torch.float64), dtype)
@@ -161,7 +154,5 @@ def test_refused() -> None:
     assert "expected [2, 3]" in refused("aclnnEye", 2, 3, out)
     assert "has 1 dimensions, allowed are 2 and more" in refused("aclnnTriu", out, 0, out)
     assert "does not broadcast to [5]" in refused("aclnnInplaceCopy", out, torch.ones(3, device=DEVICE))
-    assert "expected [5]" in refused(
-        "aclnnCast", out, torch.int32, torch.empty(4, dtype=torch.int32, device=DEVICE)
-    )
+    assert "expected [5]" in refused("aclnnCast", out, torch.int32, torch.empty(4, dtype=torch.int32, device=DEVICE))
     assert "selfRef has 1 dimensions" in refused("aclnnInplaceFillDiagonal", out, 1, False)

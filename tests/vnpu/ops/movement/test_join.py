@@ -47,9 +47,7 @@ def test_values_and_gradients(function: Callable[..., Any]) -> None:
         check(function, view, y.t().contiguous().t(), dtypes=[torch.float32], grad=False)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.uint8, torch.int64, torch.float64, torch.complex64, torch.complex128]
-)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64, torch.complex64, torch.complex128])
 def test_flips_move_elements_of_every_size(dtype: torch.dtype) -> None:
     x = random(3, 50, low=0, high=100).to(dtype)
     out = torch.empty_like(x, device=DEVICE).t()  # rows of it are columns in memory
@@ -89,9 +87,7 @@ def test_chunk_cat(chunks: int) -> None:
         return padded.reshape(chunks, -1)
 
     got = torch._chunk_cat([tensor.to(DEVICE) for tensor in tensors], 0, chunks)
-    torch.testing.assert_close(
-        got.cpu(), torch.cat([reference(tensor) for tensor in tensors], 1).to(got.dtype)
-    )
+    torch.testing.assert_close(got.cpu(), torch.cat([reference(tensor) for tensor in tensors], 1).to(got.dtype))
     wide = torch.empty(got.shape, dtype=torch.float32, device=DEVICE)
     torch._chunk_cat([tensor.half().to(DEVICE) for tensor in tensors], 0, chunks, out=wide)
     expected = torch.cat([reference(tensor.half()) for tensor in tensors], 1).float()

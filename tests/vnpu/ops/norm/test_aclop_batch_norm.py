@@ -38,10 +38,7 @@ def test_batch_normalization_in_its_parts() -> None:
     near(found[0], slopes[1], 1e-5)
     near(found[1], slopes[2], 1e-5)
     (slope,) = ran(
-        "BNTrainingReduceGrad",
-        [G, X, *(each.float() for each in found), scale, *means],
-        X.shape,
-        epsilon=1e-5,
+        "BNTrainingReduceGrad", [G, X, *(each.float() for each in found), scale, *means], X.shape, epsilon=1e-5
     )
     near(slope, slopes[0], 1e-5)
     (infer,) = ran("BNInfer", [X, scale, offset, *means], X.shape, epsilon=1e-5)
@@ -51,8 +48,8 @@ def test_batch_normalization_in_its_parts() -> None:
 
 
 REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "BNTrainingUpdate": ([X, *[drawn(3)] * 6], (X.shape, *[(4,)] * 4), {}, "by channel"),
-}  # fmt: skip
+    "BNTrainingUpdate": ([X, *[drawn(3)] * 6], (X.shape, *[(4,)] * 4), {}, "by channel")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

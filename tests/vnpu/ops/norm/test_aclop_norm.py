@@ -64,7 +64,7 @@ IMAGE = drawn(2, 3, 5, 7)
 UNFIT_CALLS = {
     "L2NormalizeGrad": ([drawn(3), drawn(3), drawn(4)], (3,), {"dim": [0]}, "expected shape"),
     "LRNGrad": ([drawn(2, 3, 4)] * 3, (2, 3, 4), {}, "expected [any, any, any, any]"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT_CALLS)
@@ -77,8 +77,8 @@ def test_a_call_that_does_not_fit_is_refused(name: str) -> None:
 
 
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "L2Normalize": ([drawn(3)], ((3,),), {"axis": [1]}, "axis is 1"),
-}  # fmt: skip
+    "L2Normalize": ([drawn(3)], ((3,),), {"axis": [1]}, "axis is 1")
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)
@@ -89,8 +89,8 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
 
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]] = {
-    "InstanceNorm": ([IMAGE, drawn(4), drawn(3)], [(2, 3, 5, 7), (6,), (6,)], {}, "gamma or beta is"),
-}  # fmt: skip
+    "InstanceNorm": ([IMAGE, drawn(4), drawn(3)], [(2, 3, 5, 7), (6,), (6,)], {}, "gamma or beta is")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -27,8 +27,12 @@ def test_batch_norm_in_evaluation(affine):
     parameters = [random(C, seed=1), random(C, seed=2)] if affine else []
     check(
         lambda x, mean, var, *p: functional.batch_norm(x, mean.detach(), var.detach(), *p),
-        random(4, C, 5), random(C, seed=3), random(C, seed=4, low=0.5), *parameters, ulps=8,
-    )  # fmt: skip
+        random(4, C, 5),
+        random(C, seed=3),
+        random(C, seed=4, low=0.5),
+        *parameters,
+        ulps=8,
+    )
 
 
 def test_batch_norm_reads_every_layout():
@@ -84,8 +88,7 @@ def test_means_of_many_narrow_values_are_those_of_fp32(dtype):
 
 
 @pytest.mark.parametrize(
-    ("shape", "normalized"),
-    [((4, 6), (6,)), ((2, 3, 6), (6,)), ((2, 3, 6), (3, 6)), ((5,), (5,)), ((0, 6), (6,))],
+    ("shape", "normalized"), [((4, 6), (6,)), ((2, 3, 6), (6,)), ((2, 3, 6), (3, 6)), ((5,), (5,)), ((0, 6), (6,))]
 )
 @pytest.mark.parametrize("affine", [True, False])
 def test_layer_norm(shape, normalized, affine):
@@ -137,9 +140,7 @@ def test_layer_norm_with_fp32_parameters_and_in_every_layout():
         out = functional.layer_norm(x.npu(), (6,), weight.npu())
         exact = functional.layer_norm(x.double(), (6,), weight.double())
         assert out.dtype == dtype
-        assert torch.allclose(
-            out.cpu().double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps
-        )
+        assert torch.allclose(out.cpu().double(), exact, rtol=2 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
@@ -147,13 +148,7 @@ def test_layer_norm_with_fp32_parameters_and_in_every_layout():
 def test_group_norm(groups, affine):
     parameters = [random(4, seed=1), random(4, seed=2)] if affine else []
     # mean and rstd travel from forward to backward in the input's dtype, as torch_npu allocates them
-    check(
-        lambda x, *p: functional.group_norm(x, groups, *p),
-        random(3, 4, 2, 3),
-        *parameters,
-        ulps=16,
-        scale=2.0,
-    )
+    check(lambda x, *p: functional.group_norm(x, groups, *p), random(3, 4, 2, 3), *parameters, ulps=16, scale=2.0)
 
 
 # --- batch norm over several devices -------------------------------------------------------------------------
@@ -220,16 +215,7 @@ def test_statistics_from_sums():
     mean, invstd, running_mean, running_var = torch.zeros(4, C, device="npu")
     running_var.fill_(1)
     aclnn.run(
-        "aclnnSyncBatchNormGatherStats",
-        totals,
-        squares,
-        counts,
-        running_mean,
-        running_var,
-        0.1,
-        1e-5,
-        mean,
-        invstd,
+        "aclnnSyncBatchNormGatherStats", totals, squares, counts, running_mean, running_var, 0.1, 1e-5, mean, invstd
     )
     for ours, exact in (
         (mean, whole.mean((0, 2, 3))),
@@ -282,18 +268,7 @@ def test_first_phase_refuses():
         ),
         (
             aclnn.first_phase(
-                "aclnnGroupNorm",
-                zeros(2, 3),
-                None,
-                None,
-                2,
-                3,
-                1,
-                2,
-                1e-5,
-                zeros(2, 3),
-                zeros(2, 2),
-                zeros(2, 2),
+                "aclnnGroupNorm", zeros(2, 3), None, None, 2, 3, 1, 2, 1e-5, zeros(2, 3), zeros(2, 2), zeros(2, 2)
             ),
             aclnn.INVALID_ARGUMENT,
             "group is 2, expected a divisor of C",

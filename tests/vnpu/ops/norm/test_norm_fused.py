@@ -24,9 +24,19 @@ def test_add_layer_norm(dtype: torch.dtype, biased: bool) -> None:
     y, x = (torch.empty_like(x1, device="npu") for _ in range(2))
     mean, rstd = (torch.empty(2, 3, 1, device="npu") for _ in range(2))
     run(
-        "aclnnAddLayerNorm", x1.npu(), x2.npu(), gamma.npu(), beta.npu(), bias.npu() if biased else None,
-        1e-5, True, y, mean, rstd, x,
-    )  # fmt: skip
+        "aclnnAddLayerNorm",
+        x1.npu(),
+        x2.npu(),
+        gamma.npu(),
+        beta.npu(),
+        bias.npu() if biased else None,
+        1e-5,
+        True,
+        y,
+        mean,
+        rstd,
+        x,
+    )
     compare(y, layer_norm(total, (8,), gamma.double(), beta.double(), 1e-5), dtype, ulps=4)
     compare(x, total, dtype)
     for actual, expected in zip((mean, rstd), statistics(total, 1e-5), strict=True):
@@ -34,21 +44,23 @@ def test_add_layer_norm(dtype: torch.dtype, biased: bool) -> None:
 
 
 def test_add_layer_norm_of_torch_npu_has_gradients() -> None:
-    def function(
-        a: torch.Tensor, b: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor
-    ) -> list[torch.Tensor]:
+    def function(a: torch.Tensor, b: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> list[torch.Tensor]:
         y, _, _, x = torch_npu.npu_add_layer_norm(a, b, gamma, beta, 1e-5, True)
         return [y, x]
 
-    def reference(
-        a: torch.Tensor, b: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor
-    ) -> list[torch.Tensor]:
+    def reference(a: torch.Tensor, b: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> list[torch.Tensor]:
         return [layer_norm(a + b, (8,), gamma, beta, 1e-5), a + b]
 
     check(
-        function, random(2, 3, 8), random(2, 3, 8, seed=1), random(8, low=0.5), random(8, seed=2),
-        reference=reference, dtypes=FLOATS[:1], ulps=16,
-    )  # fmt: skip
+        function,
+        random(2, 3, 8),
+        random(2, 3, 8, seed=1),
+        random(8, low=0.5),
+        random(8, seed=2),
+        reference=reference,
+        dtypes=FLOATS[:1],
+        ulps=16,
+    )
 
 
 def test_deep_norm_and_its_gradient() -> None:
@@ -87,9 +99,13 @@ def test_group_norm_swish(scale: float) -> None:
 
     check(
         lambda x, g, b: torch_npu.npu_group_norm_swish(x, 3, g, b, eps=1e-5, swish_scale=scale)[0],
-        random(2, 6, 4), random(6, seed=1), random(6, seed=2), reference=reference, dtypes=FLOATS[:1],
+        random(2, 6, 4),
+        random(6, seed=1),
+        random(6, seed=2),
+        reference=reference,
+        dtypes=FLOATS[:1],
         ulps=32,
-    )  # fmt: skip
+    )
 
 
 def rms(x: torch.Tensor, gamma: torch.Tensor, epsilon: float = 1e-6) -> torch.Tensor:
@@ -158,9 +174,20 @@ def test_results_of_packed_int4() -> None:
     assert unpacked(y).tolist() == (normal / 0.25 + 1).round().clamp(-8, 7).tolist()
     total, by = torch.empty(4, 16, dtype=torch.float16, device="npu"), torch.empty(2, 4, device="npu")
     run(
-        "aclnnAddRmsNormDynamicQuantV2", x.npu(), torch.zeros_like(x).npu(), gamma.npu(), None, None, beta.npu(),
-        1e-6, [True, True], y, second, total, *by,
-    )  # fmt: skip
+        "aclnnAddRmsNormDynamicQuantV2",
+        x.npu(),
+        torch.zeros_like(x).npu(),
+        gamma.npu(),
+        None,
+        None,
+        beta.npu(),
+        1e-6,
+        [True, True],
+        y,
+        second,
+        total,
+        *by,
+    )
     exact = normal.abs().amax(1) / 7
     compare(by[0], exact, torch.float32, ulps=16)
     assert unpacked(y).tolist() == (normal / exact.unsqueeze(1)).round().tolist()
@@ -180,9 +207,18 @@ def test_add_rms_norm_dynamic_quant(mask: list[bool]) -> None:
     scale = [torch.full((4,), 77.0, device="npu") for _ in range(2)]
     x = torch.empty(4, 16, dtype=torch.float16, device="npu")
     run(
-        "aclnnAddRmsNormDynamicQuantV2", a.npu(), b.npu(), gamma.npu(), *(s.npu() for s in smooth), None,
-        1e-6, mask or None, *y, x, *scale,
-    )  # fmt: skip
+        "aclnnAddRmsNormDynamicQuantV2",
+        a.npu(),
+        b.npu(),
+        gamma.npu(),
+        *(s.npu() for s in smooth),
+        None,
+        1e-6,
+        mask or None,
+        *y,
+        x,
+        *scale,
+    )
     for i in range(2):
         if mask and not mask[i]:
             assert bool((y[i] == 77).all()) and bool((scale[i] == 77).all())
@@ -204,7 +240,7 @@ def test_refusals() -> None:
         ("aclnnGroupNormSwish", (x, gamma, gamma, 2, "NHWC", 1e-6, True, 1.0, x, x, x), "allowed is NCHW"),
         ("aclnnRmsNormQuant", (x, gamma, gamma, gamma, None, 1e-6, q), "parameter x has dtype float32"),
         ("aclnnRmsNormQuant", (*(t.half() for t in (x, gamma, gamma, wide)), None, 1e-6, q), "scale has 9 values"),
-    ]  # fmt: skip
+    ]
     for name, arguments, words in cases:
         status, message = first_phase(name, *arguments)
         assert status == INVALID_ARGUMENT and words in message, message

@@ -15,9 +15,7 @@ def test_a_step_of_lars(clip: bool) -> None:
     w, g = drawn(3, 4), drawn(3, 4)
     squares = [each.square().sum() for each in (w, g)]
     decay, rate = torch.tensor(0.1), torch.tensor(0.02)
-    (slope,) = ran(
-        "LarsV2Update", [w, g, *squares, decay, rate], w.shape, hyperpara=0.01, epsilon=1e-3, use_clip=clip
-    )
+    (slope,) = ran("LarsV2Update", [w, g, *squares, decay, rate], w.shape, hyperpara=0.01, epsilon=1e-3, use_clip=clip)
     norm_w, norm_g = (each.double().norm() for each in (w, g))
     share = 0.01 * norm_w / (norm_g + 0.1 * norm_w + 1e-3)
     near(slope, (g.double() + 0.1 * w.double()) * (min(share / 0.02, torch.tensor(1.0)) if clip else share))
@@ -27,9 +25,7 @@ HALVES = (torch.float32, torch.float16)
 
 
 def states(count: int, dtype: torch.dtype, seed: int) -> tuple[torch.Tensor, ...]:
-    return tuple(
-        random(count, low=low, high=2, seed=seed + i).to(dtype) for i, low in enumerate((-2, -2, 0.1, -2))
-    )
+    return tuple(random(count, low=low, high=2, seed=seed + i).to(dtype) for i, low in enumerate((-2, -2, 0.1, -2)))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -61,9 +57,7 @@ def test_adamw(dtype: torch.dtype, maximize: bool) -> None:
     out = tuple(t.npu() for t in (var, m, v))
     torch.npu.set_compile_mode(jit_compile=True)
     try:
-        torch_npu.npu_apply_adam_w(
-            power, power, rate, decay, b1, b2, eps, grad.npu(), None, False, maximize, out=out
-        )
+        torch_npu.npu_apply_adam_w(power, power, rate, decay, b1, b2, eps, grad.npu(), None, False, maximize, out=out)
     finally:
         torch.npu.set_compile_mode(jit_compile=False)
     x, a, b, g = (t.double() for t in (var, m, v, grad))
@@ -94,9 +88,7 @@ def test_adam_of_bert(dtype: torch.dtype, norms: tuple[float, float], mode: int)
 
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
-REFUSED = {
-    "LarsV2Update": ([drawn(3), drawn(3), drawn(2), drawn(1), drawn(1), drawn(1)], (3,), {}, "a number is"),
-}  # fmt: skip
+REFUSED = {"LarsV2Update": ([drawn(3), drawn(3), drawn(2), drawn(1), drawn(1), drawn(1)], (3,), {}, "a number is")}
 
 
 @pytest.mark.parametrize("name", REFUSED)

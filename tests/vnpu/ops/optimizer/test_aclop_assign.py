@@ -39,9 +39,13 @@ def test_steps_of_optimizers_are_torchs(nesterov: bool) -> None:
     accumulated, stat, current = torch.zeros(5), torch.ones(5), start.clone()
     for _ in range(3):
         (y,) = ran(
-            "SGD", [current, slope, rate, accumulated, share, stat], (5,), weight_decay=0.01, dampening=0.0,
+            "SGD",
+            [current, slope, rate, accumulated, share, stat],
+            (5,),
+            weight_decay=0.01,
+            dampening=0.0,
             nesterov=nesterov,
-        )  # fmt: skip
+        )
         current, accumulated, stat = (ran.operands[i] for i in (0, 3, 5))  # type: ignore[attr-defined]
     near(y, after(torch.optim.SGD, 3, momentum=0.9, weight_decay=0.01, nesterov=nesterov))
     accumulated, current = torch.zeros(5), start.clone()
@@ -106,11 +110,7 @@ def adadelta(x: list[torch.Tensor]) -> list[torch.Tensor]:
     var, accum, moved, rate, rho, epsilon, g = x
     parameter = torch.nn.Parameter(var.clone())
     step = torch.optim.Adadelta([parameter], float(rate), float(rho), float(epsilon))
-    step.state[parameter] = {
-        "step": torch.tensor(1.0),
-        "square_avg": accum.clone(),
-        "acc_delta": moved.clone(),
-    }
+    step.state[parameter] = {"step": torch.tensor(1.0), "square_avg": accum.clone(), "acc_delta": moved.clone()}
     parameter.grad = g
     step.step()
     return [parameter.detach(), step.state[parameter]["square_avg"], step.state[parameter]["acc_delta"]]
@@ -168,7 +168,7 @@ def test_a_step_of_adam_into_outputs(decay: bool, numbers: tuple[int, ...]) -> N
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "Assign": ([drawn(3), drawn(4)], ((3,),), {}, "the value"),
     "SGD": ([drawn(3), drawn(4), drawn(1), drawn(3), drawn(1), drawn(3)], ((3,),), {}, "the gradient"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)
@@ -182,7 +182,7 @@ REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]]
     "ApplyFtrl": ([drawn(3)] * 2 + [drawn(2), drawn(3)] + [drawn(1)] * 4, [(3,)], {}, "a moment is"),
     "AdamApplyOne": ([drawn(3, 5)] * 4 + [drawn(2)] * 6, [(3, 5)] * 3, {}, "does not become"),
     "AdamApplyOneWithDecay": ([drawn(3)] * 3 + [drawn(2)] + [drawn(1)] * 7, [(3,)] * 3, {}, "a moment or the variable"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -87,11 +87,19 @@ REFUSED: dict[str, tuple[list[torch.Tensor], dict[str, Any], str]] = {
     "SparseApplyAdagradV2D": ([drawn(4, 3).half()] * 2 + [drawn(2, 3).half(), ROWS], {"lr": 0.1}, "the variable is"),
     "SparseApplyProximalAdagradD": ([drawn(4, 3)] * 2 + [ONE] * 3 + [drawn(3, 3), ROWS], {}, "the gradient is"),
     "SparseApplyRMSPropD": ([drawn(4, 3)] * 3 + [ONE, drawn(2, 3), ROWS], {"rho": 0.9}, "momentum is missing"),
-    "CustFusedSparseProximalAdagrad": ([drawn(4, 3)] * 2 + [ONE] * 3 + [drawn(2, 3), ROWS.long()], {}, "the indices is"),
+    "CustFusedSparseProximalAdagrad": (
+        [drawn(4, 3)] * 2 + [ONE] * 3 + [drawn(2, 3), ROWS.long()],
+        {},
+        "the indices is",
+    ),
     "CustFusedSparseFtrl": ([drawn(4, 3)] * 3 + [drawn(2, 3), ROWS], LINEAR | {"l1": -0.5}, "l1 is -0.5"),
     "CustFusedSparseLazyAdam": ([drawn(4, 3)] * 3 + [ONE] * 6 + [drawn(2, 2), ROWS], {}, "the gradient is"),
-    "CustFusedSparseAdam": ([drawn(4, 3), drawn(4, 2), drawn(4, 3)] + [ONE] * 6 + [drawn(2, 3), ROWS], {}, "a moment is"),
-}  # fmt: skip
+    "CustFusedSparseAdam": (
+        [drawn(4, 3), drawn(4, 2), drawn(4, 3)] + [ONE] * 6 + [drawn(2, 3), ROWS],
+        {},
+        "a moment is",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -55,20 +55,23 @@ def adagrad(var: Any, accum: Any, lr: Any, g: Any) -> Arrays:
 DENSE: dict[str, tuple[list[Any], dict[str, Any], Callable[..., Arrays]]] = {
     "ApplyAdamWithAmsgradV2": (["m"] * 3 + [0.9, 0.99, 0.1, 0.9, 0.99, 1e-3, "g"], {}, amsgrad),
     "ApplyAdamWithAmsgradD": (
-        ["m"] * 3 + [0.9, 0.99, 0.1, "g"], {"beta1": 0.5, "beta2": 0.75, "epsilon": 0.125},
+        ["m"] * 3 + [0.9, 0.99, 0.1, "g"],
+        {"beta1": 0.5, "beta2": 0.75, "epsilon": 0.125},
         lambda *x: amsgrad(*[*x[:7], 0.5, 0.75, 0.125, x[7]]),
     ),
     "ApplyAddSignD": (["m", 0.1, 1.0, 0.5, 0.9, "g"], {}, add_sign),
     "ApplyPowerSignD": (["m", 0.1, 1.5, 0.5, 0.9, "g"], {}, power_sign),
     "ApplyGradientDescent": ([0.1, "g"], {}, lambda var, lr, g: [var - lr * g]),
     "ApplyProximalGradientDescent": (
-        [0.5, 0.2, 0.3, "g"], {}, lambda var, lr, l1, l2, g: [shrunk(var - lr * g, lr * l1) / (1 + lr * l2)],
+        [0.5, 0.2, 0.3, "g"],
+        {},
+        lambda var, lr, l1, l2, g: [shrunk(var - lr * g, lr * l1) / (1 + lr * l2)],
     ),
     "ApplyCenteredRMSProp": (["g", "m", "m", 0.1, 0.9, 0.5, 20.0, "g"], {}, centered),  # more than a mean squared
     "ApplyKerasMomentumD": (["m", 0.1, "g", 0.9], {"use_nesterov": True}, keras),
     "ApplyAdagradDA": (["g", "m", "g", 0.1, 0.2, 0.3, 4], {}, averaged),
     "ApplyAdagradV2D": (["m", 0.5, "g"], {"epsilon": 0.125}, adagrad),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DENSE)
@@ -79,8 +82,14 @@ def test_dense_steps(name: str) -> None:
 
 
 def test_sums_of_a_dual_average_that_stay_small_are_zero() -> None:
-    operands = [drawn(3), torch.zeros(3), torch.ones(3), torch.tensor([0.1, -0.1, 5.0]),
-                *(torch.tensor(each) for each in (0.1, 0.2, 0.3)), torch.tensor(4, dtype=torch.int32)]  # fmt: skip
+    operands = [
+        drawn(3),
+        torch.zeros(3),
+        torch.ones(3),
+        torch.tensor([0.1, -0.1, 5.0]),
+        *(torch.tensor(each) for each in (0.1, 0.2, 0.3)),
+        torch.tensor(4, dtype=torch.int32),
+    ]
     ran("ApplyAdagradDA", operands, (3,))
     assert (ran.operands[0] != 0).tolist() == [False, False, True]  # type: ignore[attr-defined]
 
@@ -105,7 +114,11 @@ ROWS = torch.tensor([0, 1], dtype=torch.int32)
 # Operator: inputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[torch.Tensor], dict[str, Any], str]] = {
     "ApplyAdamWithAmsgradV2": ([drawn(3).half()] * 4 + [ONE.half()] * 6 + [drawn(3).half()], {}, "the variable is"),
-    "ApplyAdamWithAmsgradD": ([drawn(3)] * 4 + [ONE] * 3 + [drawn(3)], {"beta1": 0.9, "beta2": 0.9}, "epsilon is missing"),
+    "ApplyAdamWithAmsgradD": (
+        [drawn(3)] * 4 + [ONE] * 3 + [drawn(3)],
+        {"beta1": 0.9, "beta2": 0.9},
+        "epsilon is missing",
+    ),
     "ApplyAddSignD": ([drawn(3), drawn(2), *[ONE] * 4, drawn(3)], {}, "a moment is"),
     "ApplyPowerSignD": ([drawn(3), drawn(3), drawn(2), *[ONE] * 3, drawn(3)], {}, "a number is"),
     "ApplyGradientDescent": ([drawn(3), ONE, drawn(2)], {}, "the gradient is"),
@@ -116,7 +129,7 @@ REFUSED: dict[str, tuple[list[torch.Tensor], dict[str, Any], str]] = {
     "ApplyAdagradV2D": ([drawn(3), drawn(3), ONE, drawn(3)], {}, "epsilon is missing"),
     "LambApplyOptimizerAssign": ([drawn(3)] * 4 + [ONE] * 7 + [drawn(2)], {}, "a number is"),
     "LambApplyWeightAssign": ([ONE] * 3 + [drawn(3), drawn(2)], {}, "the variable is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -224,9 +224,7 @@ def test_more_tensors_than_one_call_takes() -> None:
     assert [int(t[1]) for t in many] == list(range(1, 102))
 
 
-@pytest.mark.parametrize(
-    ("mode", "expected"), [(1, [2, -2, 0]), (2, [1, -2, 0]), (4, [2, -2, 1]), (5, [1, -1, 0])]
-)
+@pytest.mark.parametrize(("mode", "expected"), [(1, [2, -2, 0]), (2, [1, -2, 0]), (4, [2, -2, 1]), (5, [1, -1, 0])])
 def test_round_modes(mode: int, expected: list[int]) -> None:
     x = torch.tensor([1.5, -1.5, 0.5], device="npu")
     out = torch.empty_like(x)

@@ -43,18 +43,10 @@ def expect(name: str, expected: list[torch.Tensor], dtype: torch.dtype, *argumen
         ("Pow", lambda x, s: x**s),
     ],
 )
-def test_number(
-    name: str, reference: Callable[[torch.Tensor, float], torch.Tensor], dtype: torch.dtype
-) -> None:
+def test_number(name: str, reference: Callable[[torch.Tensor, float], torch.Tensor], dtype: torch.dtype) -> None:
     (x,) = lists(1, dtype)
     scalar = torch.tensor([1.25], dtype=scalar_dtype(dtype))
-    expect(
-        f"aclnnForeach{name}Scalar",
-        [reference(t.double(), 1.25) for t in x],
-        dtype,
-        npu(x),
-        scalar.npu(),
-    )
+    expect(f"aclnnForeach{name}Scalar", [reference(t.double(), 1.25) for t in x], dtype, npu(x), scalar.npu())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -96,8 +88,7 @@ def test_three_lists(kind: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "function"),
-    [(2, torch.floor), (3, torch.ceil), (5, torch.trunc), (7, torch.frac), (1, torch.round)],
+    ("mode", "function"), [(2, torch.floor), (3, torch.ceil), (5, torch.trunc), (7, torch.frac), (1, torch.round)]
 )
 def test_rounding(mode: int, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     (x,) = lists(1, torch.float32, low=-2)

@@ -12,17 +12,10 @@ SHAPES = ((4, 3), (5,), (2, 2, 3))
 
 
 def train(
-    optimizer: Callable[..., Any],
-    device: str,
-    dtype: torch.dtype,
-    steps: int = 4,
-    strided: bool = True,
-    **options: Any,
+    optimizer: Callable[..., Any], device: str, dtype: torch.dtype, steps: int = 4, strided: bool = True, **options: Any
 ) -> list[torch.Tensor]:
     """Parameters after some steps; the gradient of the first one is strided."""
-    parameters = [
-        torch.nn.Parameter(random(*shape, seed=i).to(dtype).to(device)) for i, shape in enumerate(SHAPES)
-    ]
+    parameters = [torch.nn.Parameter(random(*shape, seed=i).to(dtype).to(device)) for i, shape in enumerate(SHAPES)]
     chosen = optimizer(parameters, **options)
     for step in range(steps):
         for i, parameter in enumerate(parameters):
@@ -38,12 +31,8 @@ def train(
 
 
 def follows_float64(optimizer: Callable[..., Any], strided: bool = True, **options: Any) -> None:
-    exact = train(
-        optimizer, "cpu", torch.float64, **{**options, "fused": None} if "fused" in options else options
-    )
-    for actual, expected in zip(
-        train(optimizer, "npu", torch.float32, strided=strided, **options), exact, strict=True
-    ):
+    exact = train(optimizer, "cpu", torch.float64, **{**options, "fused": None} if "fused" in options else options)
+    for actual, expected in zip(train(optimizer, "npu", torch.float32, strided=strided, **options), exact, strict=True):
         compare(actual, expected, torch.float32, ulps=32)
 
 
@@ -107,22 +96,7 @@ def test_fused_adamw_takes_narrow_gradients() -> None:
     parameter, mean, square = (torch.full((3,), v, device="npu") for v in (1.0, 0.0, 0.0))
     grad = torch.full((3,), 0.5, dtype=torch.float16, device="npu")
     step = torch.tensor([0], device="npu")
-    run(
-        "aclnnApplyAdamWV2",
-        parameter,
-        mean,
-        square,
-        None,
-        grad,
-        step,
-        0.1,
-        0.9,
-        0.99,
-        0.0,
-        1e-8,
-        False,
-        False,
-    )
+    run("aclnnApplyAdamWV2", parameter, mean, square, None, grad, step, 0.1, 0.9, 0.99, 0.0, 1e-8, False, False)
     assert parameter.tolist() == pytest.approx([0.9] * 3, rel=1e-6)
     assert mean.tolist() == pytest.approx([0.05] * 3) and square.tolist() == pytest.approx([0.0025] * 3)
 
@@ -186,10 +160,7 @@ def test_scale_follows_torchs_rule() -> None:
     overflows = [0, 0, 1, 0, 0, 0, 1, 1, 0, 0]
     results = {}
     for device in ("npu", "cpu"):
-        scale, tracker = (
-            torch.full((1,), 2.0**126, device=device),
-            torch.zeros(1, dtype=torch.int32, device=device),
-        )
+        scale, tracker = (torch.full((1,), 2.0**126, device=device), torch.zeros(1, dtype=torch.int32, device=device))
         results[device] = []
         for overflow in overflows:
             found = torch.full((1,), float(overflow), device=device)
@@ -200,9 +171,7 @@ def test_scale_follows_torchs_rule() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("overflow", "scale", "tracker"), [(0.0, 8.0, 2), (1.0, 4.0, 0)])
-def test_scale_goes_into_tensors_of_its_own(
-    overflow: float, scale: float, tracker: int, dtype: torch.dtype
-) -> None:
+def test_scale_goes_into_tensors_of_its_own(overflow: float, scale: float, tracker: int, dtype: torch.dtype) -> None:
     """CANN's operator has outputs beside its inputs; torch_npu passes the same for both."""
     one = torch.ones(1, device="npu", dtype=dtype)
     before = (8 * one, torch.ones(1, dtype=torch.int32, device="npu"), overflow * one)
@@ -258,13 +227,8 @@ def test_refusals() -> None:
     status, message = first_phase("aclnnForeachNonFiniteCheckAndUnscale", [x, x.half()], one, one)
     assert status == INVALID_ARGUMENT and "parameter scaledGrads has dtype float16" in message
     status, message = first_phase("aclnnAmpUpdateScale", one, one, one, 2.0, 0.5, 2, one, one)
-    assert (
-        status == INVALID_ARGUMENT
-        and "parameter growthTracker has dtype float32, allowed are int32" in message
-    )
-    status, message = first_phase(
-        "aclnnFusedSgd", [x], [one], [], None, 0.0, 0.9, 0.1, 0.0, False, False, True
-    )
+    assert status == INVALID_ARGUMENT and "parameter growthTracker has dtype float32, allowed are int32" in message
+    status, message = first_phase("aclnnFusedSgd", [x], [one], [], None, 0.0, 0.9, 0.1, 0.0, False, False, True)
     assert status == INVALID_ARGUMENT and "parameter gradsRef" in message
 
 
@@ -290,16 +254,12 @@ def test_adam_with_hyperparameters_in_device_memory(dtype: torch.dtype, nesterov
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("amsgrad", [False, True])
 @pytest.mark.parametrize("maximize", [False, True])
-def test_adamw_with_hyperparameters_in_device_memory(
-    dtype: torch.dtype, amsgrad: bool, maximize: bool
-) -> None:
+def test_adamw_with_hyperparameters_in_device_memory(dtype: torch.dtype, amsgrad: bool, maximize: bool) -> None:
     var, m, grad = (random(3, 4, seed=i).to(dtype) for i in range(3))
     v, top = random(3, 4, low=0.1, seed=3).to(dtype), random(3, 4, low=0.1, seed=4).to(dtype)
     powers, lr, decay, beta1, beta2, eps = (0.9**3, 0.99**3), 0.01, 0.1, 0.9, 0.99, 1e-6
     numbers = [torch.tensor([n], dtype=dtype).npu() for n in (*powers, lr, decay, beta1, beta2, eps)]
-    *powers, lr, decay, beta1, beta2, eps = (
-        number.double().item() for number in numbers
-    )  # as the dtype has them
+    *powers, lr, decay, beta1, beta2, eps = (number.double().item() for number in numbers)  # as the dtype has them
     device = [t.npu() for t in (var, m, v)]
     run("aclnnApplyAdamW", *device, *numbers, grad.npu(), top.npu() if amsgrad else None, amsgrad, maximize)
     g = -grad.double() if maximize else grad.double()

@@ -17,9 +17,7 @@ ERROR, WARNING, ERROR_JUMP, WARNING_JUMP = 1e6, 1e4, 1e5, 5e3
 def check(value: float, state: torch.Tensor, step: torch.Tensor, detect: int = 1, least: int = 3) -> int:
     gradient = torch.ones(4, device="npu")
     limits = (least, ERROR, ERROR_JUMP, WARNING, WARNING_JUMP)
-    result = torch_npu._npu_silent_check_v2(
-        torch.tensor(value, device="npu"), gradient, state, step, *limits, detect
-    )
+    result = torch_npu._npu_silent_check_v2(torch.tensor(value, device="npu"), gradient, state, step, *limits, detect)
     assert result.dtype == torch.int32 and gradient.tolist() == [1.0] * 4
     return int(result.item())
 
@@ -30,16 +28,13 @@ def fresh() -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_the_state_is_the_last_smallest_and_largest_value() -> None:
     state, step = fresh()
-    for value, seen in (
-        (2.0, [2.0, 2.0, 2.0]), (1.0, [1.0, 1.0, 2.0]), (3.0, [3.0, 1.0, 3.0]), (2.5, [2.5, 1.0, 3.0])
-    ):  # fmt: skip
+    for value, seen in ((2.0, [2.0, 2.0, 2.0]), (1.0, [1.0, 1.0, 2.0]), (3.0, [3.0, 1.0, 3.0]), (2.5, [2.5, 1.0, 3.0])):
         assert check(value, state, step) == 0 and state.tolist() == seen
     assert step.item() == 4
 
 
 @pytest.mark.parametrize(
-    ("value", "level"),
-    [(9e3, 0), (1.1e4, 2), (9e5, 2), (1.1e6, 1), (math.inf, 1), (-math.inf, 1), (math.nan, 1)],
+    ("value", "level"), [(9e3, 0), (1.1e4, 2), (9e5, 2), (1.1e6, 1), (math.inf, 1), (-math.inf, 1), (math.nan, 1)]
 )
 def test_values_beyond_a_threshold(value: float, level: int) -> None:
     state, step = fresh()
@@ -63,11 +58,7 @@ def test_no_jump_is_known_where_all_values_were_the_same() -> None:
 
 
 def test_refusals() -> None:
-    one, step, result = (
-        torch.ones(1, device="npu"),
-        fresh()[1],
-        torch.zeros(1, dtype=torch.int32, device="npu"),
-    )
+    one, step, result = (torch.ones(1, device="npu"), fresh()[1], torch.zeros(1, dtype=torch.int32, device="npu"))
     tail = (3, ERROR, ERROR_JUMP, WARNING, WARNING_JUMP, 1, result)
     status, message = first_phase("aclnnSilentCheck", one[0], one, one, step, *tail)
     assert status == INVALID_ARGUMENT and "not 1 values" in message

@@ -22,8 +22,7 @@ def near(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype = torc
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
-    ("quantized", "plain"),
-    [(torch.qint8, torch.int8), (torch.quint8, torch.uint8), (torch.qint32, torch.int32)],
+    ("quantized", "plain"), [(torch.qint8, torch.int8), (torch.quint8, torch.uint8), (torch.qint32, torch.int32)]
 )
 @pytest.mark.parametrize("axis", [0, 1])
 def test_quantize(dtype: torch.dtype, quantized: torch.dtype, plain: torch.dtype, axis: int) -> None:
@@ -147,6 +146,13 @@ def test_dynamic_quant_to_packed_int4(symmetric: bool, mode: str) -> None:
     y = torch.empty(2, 3, 2, dtype=torch.int32, device="npu")
     scale, shift = (torch.empty(by.numel(), device="npu") for _ in range(2))
     run(
+        "aclnnDynamicQuantV3", x.npu(), None, None, torch.int32, symmetric, mode, y, scale, None if symmetric else shift
+    )
+    compare(scale, by.flatten(), torch.float32, ulps=8)
+    words = y.cpu().unsqueeze(-1) >> torch.arange(0, 32, 4)
+    values = ((words & 15) ^ 8) - 8
+    near(values.reshape(2, 3, 16).to(torch.int8), expected.clamp(-8, 7))
+    status, message = first_phase(
         "aclnnDynamicQuantV3",
         x.npu(),
         None,
@@ -154,18 +160,10 @@ def test_dynamic_quant_to_packed_int4(symmetric: bool, mode: str) -> None:
         torch.int32,
         symmetric,
         mode,
-        y,
+        y[..., :1],
         scale,
         None if symmetric else shift,
     )
-    compare(scale, by.flatten(), torch.float32, ulps=8)
-    words = y.cpu().unsqueeze(-1) >> torch.arange(0, 32, 4)
-    values = ((words & 15) ^ 8) - 8
-    near(values.reshape(2, 3, 16).to(torch.int8), expected.clamp(-8, 7))
-    status, message = first_phase(
-        "aclnnDynamicQuantV3", x.npu(), None, None, torch.int32, symmetric, mode, y[..., :1], scale,
-        None if symmetric else shift,
-    )  # fmt: skip
     assert status == INVALID_ARGUMENT and "parameter yOut" in message, message
 
 
@@ -201,24 +199,15 @@ def test_fake_quantize() -> None:
         x.float(), scale, zero, torch.ones(1, dtype=torch.long), -50, 50
     )
     out, inside = torch.empty(4, 6, device="npu"), torch.empty(4, 6, dtype=torch.bool, device="npu")
-    run(
-        "aclnnFakeQuantPerTensorAffineCachemask", x.float().npu(), scale.npu(), zero.npu(), 1.0, -50, 50, out, inside
-    )  # fmt: skip
+    run("aclnnFakeQuantPerTensorAffineCachemask", x.float().npu(), scale.npu(), zero.npu(), 1.0, -50, 50, out, inside)
     compare(out, expected.double(), torch.float32, ulps=4)
     assert torch.equal(inside.cpu(), mask) and not bool(mask.all())
-    run(
-        "aclnnFakeQuantPerTensorAffineCachemask", x.float().npu(), scale.npu(), zero.npu(), 0.0, -50, 50, out, inside
-    )  # fmt: skip
+    run("aclnnFakeQuantPerTensorAffineCachemask", x.float().npu(), scale.npu(), zero.npu(), 0.0, -50, 50, out, inside)
     assert torch.equal(out.cpu(), x.float()) and bool(inside.all())
 
     scales, zeros = random(6, low=0.05, high=0.2).float(), torch.arange(6, dtype=torch.int32)
-    expected, mask = torch.ops.aten.fake_quantize_per_channel_affine_cachemask(
-        x.float(), scales, zeros, 1, -50, 50
-    )
-    run(
-        "aclnnFakeQuantPerChannelAffineCachemask", x.float().npu(), scales.npu(), zeros.npu(), 1, -50, 50, out,
-        inside,
-    )  # fmt: skip
+    expected, mask = torch.ops.aten.fake_quantize_per_channel_affine_cachemask(x.float(), scales, zeros, 1, -50, 50)
+    run("aclnnFakeQuantPerChannelAffineCachemask", x.float().npu(), scales.npu(), zeros.npu(), 1, -50, 50, out, inside)
     compare(out, expected.double(), torch.float32, ulps=4)
     assert torch.equal(inside.cpu(), mask)
 
@@ -244,11 +233,7 @@ def test_refusals() -> None:
         ("aclnnAscendQuant", (x, x[0], None, False, "rint", 2, y), 'roundMode is "rint"'),
         ("aclnnAscendQuant", (x, x[0], None, False, "round", 29, y), "parameter dstType is 29"),
         ("aclnnDynamicQuant", (x, three, y, scale), "smoothScalesOptional"),
-        (
-            "aclnnDynamicQuant",
-            (x, None, y, three.float()),
-            "parameter scaleOut is float32[3], expected 2 values",
-        ),
+        ("aclnnDynamicQuant", (x, None, y, three.float()), "parameter scaleOut is float32[3], expected 2 values"),
     ]
     for name, arguments, words in cases:
         status, message = first_phase(name, *arguments)

@@ -10,9 +10,7 @@ TILING_REFUSED = 561002
 NARROW = (torch.float16, torch.bfloat16)
 
 
-def near(
-    actual: torch.Tensor, expected: torch.Tensor, least: int = -128, most: int = 127, off: int = 1
-) -> None:
+def near(actual: torch.Tensor, expected: torch.Tensor, least: int = -128, most: int = 127, off: int = 1) -> None:
     """A value next to a half may fall to either side."""
     difference = (actual.cpu().double() - expected.clamp(least, most)).abs()
     assert bool((difference <= 0.5 + 0.02 * off).all()), (actual, expected)
@@ -51,9 +49,15 @@ def test_swiglu_quant(dtype: torch.dtype, left: bool, counts: int | None, wide: 
 
     def call(mode: int, kind: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         return torch_npu.npu_swiglu_quant(
-            x.npu(), smooth_scales=given[0].npu(), offsets=given[1].npu(), group_index=index,
-            activate_left=left, quant_mode=mode, group_list_type=counts or 0, dst_type=kind,
-        )  # fmt: skip
+            x.npu(),
+            smooth_scales=given[0].npu(),
+            offsets=given[1].npu(),
+            group_index=index,
+            activate_left=left,
+            quant_mode=mode,
+            group_list_type=counts or 0,
+            dst_type=kind,
+        )
 
     near(call(0, torch.int8)[0], value + offsets.double()[rows])
     y, scale = call(1, torch.int8)
@@ -83,15 +87,8 @@ def test_swiglu_quant_refuses() -> None:
 def test_dequant_swiglu_quant(integers: bool, dynamic: bool, mode: int, grouped: bool) -> None:
     rows, width, count = 6, 128, 2 if grouped else 1
     counts = torch.tensor([2, 3]) if grouped else torch.tensor([6])
-    x = (
-        torch.randint(-50, 50, (rows, width), dtype=torch.int32)
-        if integers
-        else random(rows, width).bfloat16()
-    )
-    weight, row = (
-        random(count, width, low=0.01, high=0.1).float(),
-        random(rows, low=0.5, high=2, seed=1).float(),
-    )
+    x = torch.randint(-50, 50, (rows, width), dtype=torch.int32) if integers else random(rows, width).bfloat16()
+    weight, row = (random(count, width, low=0.01, high=0.1).float(), random(rows, low=0.5, high=2, seed=1).float())
     bias = random(count, width, seed=2).float()
     scale = random(count, width // 2, low=0.05, high=0.2, seed=3).float()
     offset = random(count, width // 2, low=-3, high=3, seed=4).float()
@@ -133,20 +130,7 @@ def test_the_first_version_of_dequant_swiglu() -> None:
     x, weight = torch.randint(-50, 50, (3, 64), dtype=torch.int32), random(64, low=0.01, high=0.1).float()
     bias = torch.randint(-9, 9, (64,), dtype=torch.int32)
     y, by = torch.empty(3, 32, dtype=torch.int8).npu(), torch.empty(3).npu()
-    run(
-        "aclnnDequantSwigluQuant",
-        x.npu(),
-        weight.npu(),
-        None,
-        bias.npu(),
-        None,
-        None,
-        None,
-        False,
-        "dynamic",
-        y,
-        by,
-    )
+    run("aclnnDequantSwigluQuant", x.npu(), weight.npu(), None, bias.npu(), None, None, None, False, "dynamic", y, by)
     value = swiglu((x + bias).double() * weight.double(), left=False)
     close(by, value.abs().amax(-1) / 127, 1e-4)
     near(y, value / (value.abs().amax(-1, keepdim=True) / 127))
@@ -157,18 +141,29 @@ def test_dequant_swiglu_refuses() -> None:
         x, weight = torch.ones(2, width, dtype=torch.int32).npu(), torch.ones(width).npu()
         y, by = torch.empty(2, width // 2, dtype=torch.int8).npu(), torch.empty(2).npu()
         return first_phase(
-            "aclnnDequantSwigluQuantV2", x, weight, None, None, None, None, None, left, "dynamic", kind, "rint", -1,
-            mode, 7.0, 1.7, 1.0, y, by,
-        )[0]  # fmt: skip
+            "aclnnDequantSwigluQuantV2",
+            x,
+            weight,
+            None,
+            None,
+            None,
+            None,
+            None,
+            left,
+            "dynamic",
+            kind,
+            "rint",
+            -1,
+            mode,
+            7.0,
+            1.7,
+            1.0,
+            y,
+            by,
+        )[0]
 
     assert said(64, 0, False) == said(64, 3, True) == 0
-    assert (
-        said(32, 0, False)
-        == said(64, 1, False)
-        == said(64, 4, True)
-        == said(64, 0, True, 36)
-        == TILING_REFUSED
-    )
+    assert said(32, 0, False) == said(64, 1, False) == said(64, 4, True) == said(64, 0, True, 36) == TILING_REFUSED
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -177,11 +172,7 @@ def test_group_quant(dtype: torch.dtype, kind: torch.dtype) -> None:
     x, scale = random(6, 16, low=-4, high=4).to(dtype), random(3, 16, low=0.5, high=3, seed=1).to(dtype)
     offset = torch.tensor([1.5]).to(dtype)
     y = torch_npu.npu_group_quant(
-        x.npu(),
-        scale.npu(),
-        torch.tensor([2, 2, 6], dtype=torch.int32).npu(),
-        offset=offset.npu(),
-        dst_dtype=kind,
+        x.npu(), scale.npu(), torch.tensor([2, 2, 6], dtype=torch.int32).npu(), offset=offset.npu(), dst_dtype=kind
     )
     value = x.double() * scale.double()[[0, 0, 2, 2, 2, 2]] + 1.5
     if kind == torch.int8:
@@ -201,11 +192,7 @@ def test_group_quant_refuses() -> None:
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("clip", [1.0, 0.75])
 def test_kronecker_quant(dtype: torch.dtype, clip: float) -> None:
-    x, left, right = (
-        random(3, 5, 16).to(dtype),
-        random(5, 5, seed=1).to(dtype),
-        random(16, 16, seed=2).to(dtype),
-    )
+    x, left, right = (random(3, 5, 16).to(dtype), random(5, 5, seed=1).to(dtype), random(16, 16, seed=2).to(dtype))
     out, scale = torch_npu.npu_kronecker_quant(x.npu(), left.npu(), right.npu(), clip)
     between = (x.double() @ right.double()).to(dtype).double()
     value = left.double() @ between
@@ -219,9 +206,7 @@ def test_kronecker_quant(dtype: torch.dtype, clip: float) -> None:
 
 def test_kronecker_quant_refuses() -> None:
     def said(width: int, clip: float) -> int:
-        half = [
-            torch.ones(*shape, dtype=torch.float16).npu() for shape in ((2, 3, 8), (3, 3), (width, width))
-        ]
+        half = [torch.ones(*shape, dtype=torch.float16).npu() for shape in ((2, 3, 8), (3, 3), (width, width))]
         return first_phase(
             "aclnnFlatQuant", *half, clip, torch.empty(2, 3, 1, dtype=torch.int32).npu(), torch.empty(2).npu()
         )[0]
@@ -249,9 +234,7 @@ def test_rotate_quant_refuses() -> None:
     def said(width: int, side: int, algorithm: int = 0) -> int:
         x, rotation = (torch.ones(*shape, dtype=torch.float16).npu() for shape in ((2, width), (side, side)))
         y, scale = torch.empty(2, width, dtype=torch.int8).npu(), torch.empty(2).npu()
-        return first_phase(
-            "aclnnRotateQuant", x, rotation, None, -1, "rint", algorithm, 0.0, False, y, scale
-        )[0]
+        return first_phase("aclnnRotateQuant", x, rotation, None, -1, "rint", algorithm, 0.0, False, y, scale)[0]
 
     assert said(128, 16) == 0
     assert said(128, 48) == said(128, 16, 1) == INVALID_ARGUMENT

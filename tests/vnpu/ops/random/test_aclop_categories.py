@@ -42,23 +42,19 @@ def test_categories_by_their_logits(dtype: torch.dtype) -> None:
 def test_candidates(name: str, unique: bool) -> None:
     classes, count = 12, 8 if unique else COUNT
     k = torch.arange(classes).double()
-    p = ((k + 2) / (k + 1)).log() / math.log(classes + 1) if "Log" in name else torch.full((classes,), 1 / classes).double()  # fmt: skip
+    p = (
+        ((k + 2) / (k + 1)).log() / math.log(classes + 1)
+        if "Log" in name
+        else torch.full((classes,), 1 / classes).double()
+    )
     labels = torch.tensor([[0, 3], [11, 5]])
-    how: dict[str, Any] = {
-        "num_true": 2,
-        "num_sampled": count,
-        "unique": unique,
-        "range_max": classes,
-        "seed": 3,
-    }
+    how: dict[str, Any] = {"num_true": 2, "num_sampled": count, "unique": unique, "range_max": classes, "seed": 3}
     chosen, of_labels, of_chosen = ran(name, [labels], (count, I64), (2, 2), (count,), **how)
     if unique:
         assert len(set(chosen.tolist())) == count
         # 1 - (1 - p)^tries: tries is one number for all, at least as many as were chosen.
         tries = torch.log1p(-of_labels) / torch.log1p(-p[labels])
-        assert (
-            float(tries.max() - tries.min()) < 1e-3 * float(tries.max()) and float(tries.min()) > count - 0.01
-        )
+        assert float(tries.max() - tries.min()) < 1e-3 * float(tries.max()) and float(tries.min()) > count - 0.01
         near(of_chosen, 1 - (1 - p[chosen.long()]) ** tries.mean(), 1e-5)
     else:
         assert ((frequencies(chosen, classes) - p).abs() <= 5 * (p * (1 - p) / count).sqrt()).all()
@@ -74,9 +70,14 @@ SAMPLER: dict[str, Any] = {"num_true": 1, "num_sampled": 3, "unique": True, "ran
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustMultinomial": ([WEIGHTS, [3]], [(2, 4, I32)], {}, "expected 6 elements"),
     "CustRandomCategorical": ([WEIGHTS[0], [3], [0]], [(3, I32)], {}, "expected rows"),
-    "UniformCandidateSampler": ([torch.tensor([[1]])], [(3, I64), (1,), (3,)], {**SAMPLER, "range_max": 2}, "all to be different"),
+    "UniformCandidateSampler": (
+        [torch.tensor([[1]])],
+        [(3, I64), (1,), (3,)],
+        {**SAMPLER, "range_max": 2},
+        "all to be different",
+    ),
     "CustLogUniformCandidateSampler": ([torch.tensor([[1, 2]])], [(3, I64), (2,), (3,)], SAMPLER, "true_classes is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -40,8 +40,13 @@ def test_integers_are_truncated() -> None:
 # Operator: inputs, outputs, attributes; words of the message.
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustDropout2D": ([drawn(2, 3, 4)], [(2, 3, 4), (2, 3, 4, BOOL)], {"keep_prob": 0.5}, "expected 4 dimensions"),
-    "CustDropout3D": ([drawn(2, 3, 4, 1, 1)], [(2, 3, 4, 1, 1), (2, 3, 4, 1, 1, BOOL)], {"keep_prob": 1.5}, "keep_prob is 1.5"),
-}  # fmt: skip
+    "CustDropout3D": (
+        [drawn(2, 3, 4, 1, 1)],
+        [(2, 3, 4, 1, 1), (2, 3, 4, 1, 1, BOOL)],
+        {"keep_prob": 1.5},
+        "keep_prob is 1.5",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

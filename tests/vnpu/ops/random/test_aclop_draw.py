@@ -42,13 +42,7 @@ def gamma_below(shape: float, scale: float) -> Callable[[torch.Tensor], torch.Te
 
 
 def gamma(shape: float, scale: float) -> list[Any]:
-    return [
-        torch.tensor([COUNT]),
-        torch.tensor([shape]),
-        torch.tensor([scale]),
-        torch.tensor([0]),
-        torch.tensor([0]),
-    ]
+    return [torch.tensor([COUNT]), torch.tensor([shape]), torch.tensor([scale]), torch.tensor([0]), torch.tensor([0])]
 
 
 DISTRIBUTIONS: dict[str, tuple[list[Any], Callable[[torch.Tensor], torch.Tensor]]] = {
@@ -74,12 +68,16 @@ def test_numbers_have_their_distribution(name: str) -> None:
 
 ATTRIBUTES: dict[str, tuple[list[Any], dict[str, Any], Callable[[torch.Tensor], torch.Tensor]]] = {
     "CustCauchy": (
-        [], {"size": [COUNT], "median": 2.0, "sigma": 0.5}, lambda x: ((x - 2) / 0.5).atan() / math.pi + 0.5,
+        [],
+        {"size": [COUNT], "median": 2.0, "sigma": 0.5},
+        lambda x: ((x - 2) / 0.5).atan() / math.pi + 0.5,
     ),
     "CustLogNormalReverse": (
-        [torch.zeros(COUNT)], {"mean": 0.5, "std": 1.5}, lambda x: normal_below((x.log() - 0.5) / 1.5),
+        [torch.zeros(COUNT)],
+        {"mean": 0.5, "std": 1.5},
+        lambda x: normal_below((x.log() - 0.5) / 1.5),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
@@ -97,9 +95,7 @@ def test_no_truncated_number_is_beyond_two() -> None:
 
 def test_each_gamma_has_its_own_shape_and_scale() -> None:
     a, b = torch.tensor([[0.5], [9.0]]), torch.tensor([1.0, 0.1, 3.0])
-    (y,) = ran(
-        "CustGamma", [torch.tensor([5000, 2, 3]), a, b, torch.tensor([1]), torch.tensor([1])], (5000, 2, 3)
-    )
+    (y,) = ran("CustGamma", [torch.tensor([5000, 2, 3]), a, b, torch.tensor([1]), torch.tensor([1])], (5000, 2, 3))
     mean, deviation = a.double() * b.double(), a.double().sqrt() * b.double()
     assert ((y.mean(0) - mean).abs() < 5 * deviation / math.sqrt(5000)).all()
 
@@ -127,9 +123,7 @@ def test_a_row_of_counts_for_each_rate(dtype: torch.dtype) -> None:
 
 def test_a_count_for_each_mean() -> None:
     means = torch.tensor([[2.0], [40.0]])
-    (y,) = ran(
-        "CustPoisson", [torch.tensor([2, 3000]), means, torch.tensor([1]), torch.tensor([2])], (2, 3000, I32)
-    )
+    (y,) = ran("CustPoisson", [torch.tensor([2, 3000]), means, torch.tensor([1]), torch.tensor([2])], (2, 3000, I32))
     assert ((y.mean(1) - means[:, 0]).abs() < 5 * (means[:, 0] / 3000).sqrt()).all()
     assert ((y.var(1) / means[:, 0] - 1).abs() < 5 * math.sqrt(2.5 / 3000)).all()
 
@@ -160,9 +154,7 @@ def test_a_permutation_with_room() -> None:
 
 
 def test_every_place_of_a_permutation_is_as_likely() -> None:
-    first = torch.tensor(
-        [int(ran("CustRandperm", [[4]], (4, I64), max_length=4, pad=0)[0][0]) for _ in range(800)]
-    )
+    first = torch.tensor([int(ran("CustRandperm", [[4]], (4, I64), max_length=4, pad=0)[0][0]) for _ in range(800)])
     assert ((torch.bincount(first, minlength=4) - 200).abs() < 5 * math.sqrt(150)).all()
 
 
@@ -189,7 +181,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "StatelessRandperm": ([[3], [0], [0]], [(4, I64)], {}, "expected [3]"),
     "CustRandperm": ([[5]], [(4, I32)], {"max_length": 4}, "n is 5"),
     "CustRandomShuffle": ([drawn(3)], [(4,)], {}, "expected shape"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

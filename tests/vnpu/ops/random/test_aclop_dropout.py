@@ -79,8 +79,8 @@ def test_dropout_of_compiled_operators() -> None:
 
 
 REFUSED: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "DropOutGenMask": ([[256], torch.tensor([0.5])], ((16, torch.uint8),), {}, "the mask"),
-}  # fmt: skip
+    "DropOutGenMask": ([[256], torch.tensor([0.5])], ((16, torch.uint8),), {}, "the mask")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -40,9 +40,7 @@ def test_sample_of_labels() -> None:
         sample = torch_npu.npu_sub_sample(labels.npu(), most, share).cpu()
         assert int((sample > 0).sum()) == positive
         assert int((sample == 0).sum()) == min(most - positive, 5)
-        assert torch.equal(sample[sample >= 0], labels[sample >= 0]) and set(sample[sample < 0].tolist()) <= {
-            -1
-        }
+        assert torch.equal(sample[sample >= 0], labels[sample >= 0]) and set(sample[sample < 0].tolist()) <= {-1}
 
 
 def test_what_is_drawn() -> None:
@@ -65,7 +63,7 @@ def test_what_is_drawn() -> None:
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "CustRandomChoiceWithMask": ([drawn(3)], [(2, 1, I32), (2, BOOL)], {"count": 2}, "x is"),
     "RandomUniform": ([[4]], ((5,),), {}, "the output"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

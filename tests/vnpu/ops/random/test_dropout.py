@@ -27,9 +27,7 @@ def test_keeps_and_scales(dtype):
 
 
 def test_kept_elements_are_independent():
-    kept = bits(torch.native_dropout(torch.ones(COUNT, device="npu"), DROP, True)[1])[:COUNT].double() - (
-        1 - DROP
-    )
+    kept = bits(torch.native_dropout(torch.ones(COUNT, device="npu"), DROP, True)[1])[:COUNT].double() - (1 - DROP)
     for distance in (1, 2, 3, 4, 8, 32, 128):
         correlation = (kept[distance:] * kept[:-distance]).mean() / (DROP * (1 - DROP))
         assert abs(correlation) < 5 / COUNT**0.5
@@ -126,9 +124,15 @@ def test_mask_from_a_state_in_device_memory():
     plain, stateful = (torch.empty(16, dtype=torch.uint8, device="npu") for _ in range(2))
     aclnn.run("aclnnDropoutGenMaskV2", [128], DROP, 9, 12, torch.float32, plain)
     aclnn.run(
-        "aclnnDropoutGenMaskV2Tensor", [128], DROP, torch.tensor([9]).npu(), torch.tensor([8]).npu(), 4,
-        torch.float32, stateful,
-    )  # fmt: skip
+        "aclnnDropoutGenMaskV2Tensor",
+        [128],
+        DROP,
+        torch.tensor([9]).npu(),
+        torch.tensor([8]).npu(),
+        4,
+        torch.float32,
+        stateful,
+    )
     assert torch.equal(plain.cpu(), stateful.cpu()) and 0 < bits(plain).sum() < 128
 
 

@@ -120,30 +120,18 @@ def test_normal_of_tensors():
 
 @pytest.mark.parametrize(
     "dtype",
-    [
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-    ],
+    [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float16, torch.bfloat16],
 )
 def test_integers(dtype):
     counts = torch.randint(3, 10, (COUNT,), dtype=dtype, device="npu").cpu().long().bincount(minlength=10)
     assert counts[:3].tolist() == [0, 0, 0]
     assert len(counts) == 10
     expected = COUNT / 7
-    assert (
-        (counts[3:] - expected) ** 2 / expected
-    ).sum() < 30  # chi-squared with 6 degrees of freedom: once in 2e4
+    assert ((counts[3:] - expected) ** 2 / expected).sum() < 30  # chi-squared with 6 degrees of freedom: once in 2e4
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bounds"),
-    [(torch.float16, (0, 4000)), (torch.float16, (65000, 65504)), (torch.bfloat16, (-1000, 1000))],
+    ("dtype", "bounds"), [(torch.float16, (0, 4000)), (torch.float16, (65000, 65504)), (torch.bfloat16, (-1000, 1000))]
 )
 def test_integers_are_not_rounded_to_their_end(dtype, bounds):
     drawn = torch.empty(COUNT, dtype=dtype, device="npu").random_(*bounds)
@@ -272,12 +260,7 @@ def test_parallel_filling_equals_serial():
 
 
 def test_views_get_the_values_of_contiguous_tensors():
-    for fill in (
-        lambda t: t.uniform_(),
-        lambda t: t.normal_(),
-        lambda t: t.random_(0, 9),
-        lambda t: t.bernoulli_(0.5),
-    ):
+    for fill in (lambda t: t.uniform_(), lambda t: t.normal_(), lambda t: t.random_(0, 9), lambda t: t.bernoulli_(0.5)):
         torch.npu.manual_seed(2)
         plain = fill(torch.zeros(5, 7, device="npu"))
         torch.npu.manual_seed(2)
@@ -311,12 +294,7 @@ def test_first_phase_refuses():
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [
-        ("Uniform", (0.0, 1.0)),
-        ("Normal", (0.0, 1.0)),
-        ("Random", (0, 1000)),
-        ("RandomWithoutFromTo", ()),
-    ],
+    [("Uniform", (0.0, 1.0)), ("Normal", (0.0, 1.0)), ("Random", (0, 1000)), ("RandomWithoutFromTo", ())],
 )
 def test_a_state_in_device_memory_gives_the_same_numbers(name, arguments):
     """What torch_npu calls while it captures a graph: the offset's parts add up."""
@@ -340,14 +318,7 @@ def test_multinomial_with_a_state_in_device_memory():
     plain, stateful = (torch.empty(20, dtype=torch.int64, device="npu") for _ in range(2))
     aclnn.run("aclnnMultinomial", weights, 20, False, 5, 8, plain)
     aclnn.run(
-        "aclnnMultinomialTensor",
-        weights,
-        20,
-        False,
-        torch.tensor([5]).npu(),
-        torch.tensor([4]).npu(),
-        4,
-        stateful,
+        "aclnnMultinomialTensor", weights, 20, False, torch.tensor([5]).npu(), torch.tensor([4]).npu(), 4, stateful
     )
     assert torch.equal(plain.cpu(), stateful.cpu())
 

@@ -36,11 +36,7 @@ def test_top_k_top_p(dtype: torch.dtype, by: str) -> None:
 
 
 def test_top_k_top_p_of_torch_npu() -> None:
-    logits, p, k = (
-        random(3, 12).float(),
-        torch.tensor([0.5, 0.9, 0.2]),
-        torch.tensor([3, 5, 7], dtype=torch.int32),
-    )
+    logits, p, k = (random(3, 12).float(), torch.tensor([0.5, 0.9, 0.2]), torch.tensor([3, 5, 7], dtype=torch.int32))
     out = torch_npu.npu_top_k_top_p(logits.npu(), p.npu(), k.npu())
     for i in range(3):
         keep = allowed(logits[i], float(p[i]), int(k[i]))

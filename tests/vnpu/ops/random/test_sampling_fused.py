@@ -19,11 +19,7 @@ def left(logits: torch.Tensor, k: int, p: float, min_p: float, from_logits: bool
     kept = list(zip(order, probability.tolist(), strict=True))
     if p < 1:
         sums = [sum(each for _, each in kept[:i]) for i in range(len(kept))]
-        kept = (
-            [each for each, before in zip(kept, sums, strict=True) if before < p]
-            if p > 0
-            else [(kept[0][0], 1.0)]
-        )
+        kept = [each for each, before in zip(kept, sums, strict=True) if before < p] if p > 0 else [(kept[0][0], 1.0)]
     if min_p >= 1:
         return kept[:1]
     return [each for each in kept if min_p <= 0 or each[1] >= kept[0][1] * min_p]
@@ -45,10 +41,18 @@ def test_next_token(dtype: torch.dtype, from_logits: bool, sampled: bool) -> Non
         torch.tensor([0, 0, 0.5, 0, 0, 0.25, 1, 0, 0.5]).to(dtype),
     )
     found, kept = torch_npu.npu_top_k_top_p_sample(
-        logits.npu(), k.npu(), p.npu(), q=q.npu() if sampled else None, min_ps=min_p.npu(), eps=1e-8,
-        is_need_logits=True, top_k_guess=32, ks_max=1024, input_is_logits=from_logits,
+        logits.npu(),
+        k.npu(),
+        p.npu(),
+        q=q.npu() if sampled else None,
+        min_ps=min_p.npu(),
+        eps=1e-8,
+        is_need_logits=True,
+        top_k_guess=32,
+        ks_max=1024,
+        input_is_logits=from_logits,
         post_sample="qSample" if sampled else "None",
-    )  # fmt: skip
+    )
     for row in range(rows):
         tokens = left(logits[row], int(k[row]), float(p[row]), float(min_p[row]), from_logits)
         weights = [each / float(q[row, i]) if sampled else each for i, (_, each) in enumerate(tokens)]
@@ -87,14 +91,35 @@ def test_all_that_is_left() -> None:
         torch.full((1, 4), 9.0).npu(),
         torch.zeros(1, 1).long().npu(),
     )
-    run("aclnnTopKTopPSampleV2", logits.npu(), torch.tensor([3], dtype=torch.int32).npu(), torch.ones(1).npu(), None,
-        None, 1e-8, False, 32, 1024, True, True, chosen, None, order, sorted_)  # fmt: skip
+    run(
+        "aclnnTopKTopPSampleV2",
+        logits.npu(),
+        torch.tensor([3], dtype=torch.int32).npu(),
+        torch.ones(1).npu(),
+        None,
+        None,
+        1e-8,
+        False,
+        32,
+        1024,
+        True,
+        True,
+        chosen,
+        None,
+        order,
+        sorted_,
+    )
     assert order.cpu().tolist() == [[1, 3, 2, 0]]
     expected = torch.softmax(torch.tensor([4.0, 3.0, 1.0]), 0)
     torch.testing.assert_close(sorted_.cpu()[0], torch.cat([expected, torch.zeros(1)]))
-    assert int(torch_npu.npu_top_k_top_p_sample(
-        logits.npu(), torch.tensor([1], dtype=torch.int32).npu(), torch.ones(1).npu(), post_sample="multiNomial"
-    )[0]) == 1  # fmt: skip
+    assert (
+        int(
+            torch_npu.npu_top_k_top_p_sample(
+                logits.npu(), torch.tensor([1], dtype=torch.int32).npu(), torch.ones(1).npu(), post_sample="multiNomial"
+            )[0]
+        )
+        == 1
+    )
 
 
 def test_the_first_version() -> None:
@@ -110,15 +135,23 @@ def test_the_first_version() -> None:
 def test_what_has_no_plan_is_refused() -> None:
     def said(k: int, most: int, dtype: torch.dtype) -> int:
         return first_phase(
-            "aclnnTopKTopPSampleV2", torch.ones(2, 4).npu(), torch.ones(k, dtype=torch.int32).npu(),
-            torch.ones(2, dtype=dtype).npu(), None, None, 1e-8, False, 32, most, True, False,
-            torch.zeros(2, dtype=torch.int64).npu(), None, None, None,
-        )[0]  # fmt: skip
+            "aclnnTopKTopPSampleV2",
+            torch.ones(2, 4).npu(),
+            torch.ones(k, dtype=torch.int32).npu(),
+            torch.ones(2, dtype=dtype).npu(),
+            None,
+            None,
+            1e-8,
+            False,
+            32,
+            most,
+            True,
+            False,
+            torch.zeros(2, dtype=torch.int64).npu(),
+            None,
+            None,
+            None,
+        )[0]
 
     assert said(2, 1024, torch.float32) == 0
-    assert (
-        said(3, 1024, torch.float32)
-        == said(2, 2000, torch.float32)
-        == said(2, 8, torch.float16)
-        == TILING_REFUSED
-    )
+    assert said(3, 1024, torch.float32) == said(2, 2000, torch.float32) == said(2, 8, torch.float16) == TILING_REFUSED

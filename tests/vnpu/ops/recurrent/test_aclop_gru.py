@@ -44,8 +44,13 @@ def test_the_order_of_a_grus_gates_is_that_of_the_call(order: str, bias: bool) -
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED = {
-    "DynamicGRUV2": ([drawn(1, 1, 1), drawn(1, 3), drawn(1, 3), None, None, None, drawn(1, 1)], (1, 1, 1), {"gate_order": "hrz"}, "gate_order"),
-}  # fmt: skip
+    "DynamicGRUV2": (
+        [drawn(1, 1, 1), drawn(1, 3), drawn(1, 3), None, None, None, drawn(1, 1)],
+        (1, 1, 1),
+        {"gate_order": "hrz"},
+        "gate_order",
+    )
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -18,9 +18,7 @@ def test_the_order_of_gates_is_that_of_the_call(order: str) -> None:
     def gates(rows: torch.Tensor) -> torch.Tensor:
         return torch.cat([rows.chunk(4)[i] for i in place])
 
-    weight = (
-        torch.cat([gates(cell.weight_ih_l0), gates(cell.weight_hh_l0)], 1).t().detach().float().contiguous()
-    )
+    weight = torch.cat([gates(cell.weight_ih_l0), gates(cell.weight_hh_l0)], 1).t().detach().float().contiguous()
     bias = gates(cell.bias_ih_l0 + cell.bias_hh_l0).detach().float()
     steps = [(4, 2, 2)] * 8
     attributes = {} if order == "ijfo" else {"gate_order": order}
@@ -56,8 +54,13 @@ def test_the_order_of_gates_is_that_of_the_call(order: str) -> None:
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED = {
-    "DynamicRNN": ([drawn(1, 1, 1), drawn(2, 4), drawn(4), None, drawn(1, 1, 1), drawn(1, 1, 1)], (1, 1, 1), {"gate_order": "oijf"}, "gate_order"),
-}  # fmt: skip
+    "DynamicRNN": (
+        [drawn(1, 1, 1), drawn(2, 4), drawn(4), None, drawn(1, 1, 1), drawn(1, 1, 1)],
+        (1, 1, 1),
+        {"gate_order": "oijf"},
+        "gate_order",
+    )
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

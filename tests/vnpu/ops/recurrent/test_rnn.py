@@ -66,9 +66,14 @@ def test_inference(kind: Any, dtypes: Any) -> None:
     initial = states(module, 1, BATCH, HIDDEN)
     with torch.no_grad():
         check(
-            call(module, train=False), random(TIME, BATCH, WIDTH), initial, *parameters(module),
-            dtypes=dtypes, grad=False, ulps=16,
-        )  # fmt: skip
+            call(module, train=False),
+            random(TIME, BATCH, WIDTH),
+            initial,
+            *parameters(module),
+            dtypes=dtypes,
+            grad=False,
+            ulps=16,
+        )
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
@@ -78,10 +83,7 @@ def test_bfloat16_takes_the_legacy_operators(kind: Any, bidirectional: bool, lay
     """One call for each layer and direction; states between them are rounded."""
     module = kind(WIDTH, HIDDEN, layers, bidirectional=bidirectional, bias=bias, device="meta")
     initial = states(module, layers * (1 + bidirectional), BATCH, HIDDEN)
-    check(
-        call(module), random(TIME, BATCH, WIDTH), initial, *parameters(module),
-        dtypes=[torch.bfloat16], ulps=32,
-    )  # fmt: skip
+    check(call(module), random(TIME, BATCH, WIDTH), initial, *parameters(module), dtypes=[torch.bfloat16], ulps=32)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell])
@@ -90,9 +92,8 @@ def test_cells(kind: Any, bias: bool) -> None:
     module = kind(WIDTH, HIDDEN, bias=bias, device="meta")
     initial = states(module, BATCH, HIDDEN)
     check(
-        call(module), random(BATCH, WIDTH), initial, *parameters(module),
-        dtypes=(torch.float32, torch.float16), ulps=16,
-    )  # fmt: skip
+        call(module), random(BATCH, WIDTH), initial, *parameters(module), dtypes=(torch.float32, torch.float16), ulps=16
+    )
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -136,15 +137,18 @@ def test_fused_cell(bias: bool) -> None:
 
     grads = [random(BATCH, HIDDEN, seed=i) for i in (6, 7)]
     expected = torch.autograd.grad([hidden, next_cell], leaves, grads)
-    gates_grad, cell_grad, bias_grad = (
-        torch.empty_like(storage),
-        torch.empty_like(out),
-        torch.empty(24, device="npu"),
-    )
+    gates_grad, cell_grad, bias_grad = (torch.empty_like(storage), torch.empty_like(out), torch.empty(24, device="npu"))
     run(
-        "aclnnThnnFusedLstmCellBackward", *(g.float().npu() for g in grads), npu["cell"], out_cell, storage, bias,
-        gates_grad, cell_grad, bias_grad if bias else None,
-    )  # fmt: skip
+        "aclnnThnnFusedLstmCellBackward",
+        *(g.float().npu() for g in grads),
+        npu["cell"],
+        out_cell,
+        storage,
+        bias,
+        gates_grad,
+        cell_grad,
+        bias_grad if bias else None,
+    )
     compare(gates_grad, expected[0], torch.float32, ulps=8)
     compare(cell_grad, expected[1], torch.float32, ulps=8)
     if bias:
@@ -177,9 +181,19 @@ def test_gru_of_padded_sequences(bidirectional: bool) -> None:
     compare(h, last.detach(), torch.float32, ulps=16)
     made = [empty(*flat.shape), empty(*h.shape), [empty(*v.shape) for v in values]]
     run(
-        "aclnnGRUBackward", flat, values, None, *(g.float().npu() for g in grads), *lists, sizes, True, 1,
-        bidirectional, False, *made,
-    )  # fmt: skip
+        "aclnnGRUBackward",
+        flat,
+        values,
+        None,
+        *(g.float().npu() for g in grads),
+        *lists,
+        sizes,
+        True,
+        1,
+        bidirectional,
+        False,
+        *made,
+    )
     compare(made[0].view(TIME, BATCH, WIDTH), expected[0], torch.float32, ulps=32)
     for a, e in zip(made[2], expected[1:], strict=True):
         compare(a, e, torch.float32, ulps=32)
@@ -203,9 +217,23 @@ def test_gradient_of_the_last_states_alone() -> None:
     run("aclnnLSTM", x, values, states, None, True, 1, 0.0, True, False, False, y, h, c, *kept)
     made = [empty(*x.shape), empty(*h.shape), empty(*c.shape), [empty(*v.shape) for v in values]]
     run(
-        "aclnnLstmBackward", x, states, values, None, *(g.float().npu() for g in grads), *kept, None, True, 1, 0.0,
-        True, False, False, [True] * 4, *made,
-    )  # fmt: skip
+        "aclnnLstmBackward",
+        x,
+        states,
+        values,
+        None,
+        *(g.float().npu() for g in grads),
+        *kept,
+        None,
+        True,
+        1,
+        0.0,
+        True,
+        False,
+        False,
+        [True] * 4,
+        *made,
+    )
     compare(made[0], expected[0], torch.float32, ulps=32)
     for a, e in zip(made[3], expected[1:], strict=True):
         compare(a, e, torch.float32, ulps=32)
@@ -220,11 +248,22 @@ def test_refusals() -> None:
         call: dict[str, Any] = {
             "input": npu(TIME, BATCH, WIDTH),
             "params": [npu(18, WIDTH), npu(18, HIDDEN), npu(18), npu(18)],
-            "hx": npu(1, BATCH, HIDDEN), "sizes": None, "bias": True, "layers": 1, "dropout": 0.0,
-            "train": True, "bidirectional": False, "batch_first": False,
-            "output": npu(TIME, BATCH, HIDDEN), "hy": npu(1, BATCH, HIDDEN),
-            "r": gates[:1], "z": gates[1:2], "n": gates[2:3], "hn": gates[3:4], "h": gates[4:5],
-        }  # fmt: skip
+            "hx": npu(1, BATCH, HIDDEN),
+            "sizes": None,
+            "bias": True,
+            "layers": 1,
+            "dropout": 0.0,
+            "train": True,
+            "bidirectional": False,
+            "batch_first": False,
+            "output": npu(TIME, BATCH, HIDDEN),
+            "hy": npu(1, BATCH, HIDDEN),
+            "r": gates[:1],
+            "z": gates[1:2],
+            "n": gates[2:3],
+            "hn": gates[3:4],
+            "h": gates[4:5],
+        }
         assert set(changes) <= set(call)
         return first_phase("aclnnGRU", *(call | changes).values())
 
@@ -235,10 +274,7 @@ def test_refusals() -> None:
         ({"layers": 2}, "parameter params has 4 tensors, expected 8: 4 for each layer and direction"),
         ({"layers": 0}, "parameter numLayers is 0"),
         ({"hx": npu(2, BATCH, HIDDEN)}, "parameter hx has shape [2, 3, 6], expected [1, 3, 6]"),
-        (
-            {"hy": npu(1, BATCH, HIDDEN, dtype=torch.float16)},
-            "parameter hy has dtype float16, expected float32",
-        ),
+        ({"hy": npu(1, BATCH, HIDDEN, dtype=torch.float16)}, "parameter hy has dtype float16, expected float32"),
         ({"output": npu(BATCH, TIME, HIDDEN)}, "parameter output has shape [3, 5, 6], expected [5, 3, 6]"),
         ({"r": []}, "parameter rOut has 0 tensors, expected 1"),
         ({"input": npu(TIME, BATCH, WIDTH, dtype=torch.bfloat16)}, "parameter input has dtype bfloat16"),

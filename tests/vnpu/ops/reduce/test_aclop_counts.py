@@ -16,9 +16,7 @@ I32 = torch.int32
 def test_how_many_are_in_each_bin(dtype: torch.dtype, ends: tuple[float, float]) -> None:
     x = (drawn(200) * 4).to(dtype)
     low, high = ends if ends != (0, 0) else (float(x.min()), float(x.max()))
-    (y,) = ran(
-        "Histogram", [x], (7, I32 if dtype == I32 else torch.float32), bins=7, min=ends[0], max=ends[1]
-    )
+    (y,) = ran("Histogram", [x], (7, I32 if dtype == I32 else torch.float32), bins=7, min=ends[0], max=ends[1])
     edges = torch.linspace(low, high, 8, dtype=torch.float64)
     inside = x.double()[(x >= low) & (x <= high)]
     place = torch.bucketize(inside, edges, right=True).clamp(max=7) - 1  # the last bin has its end
@@ -37,11 +35,7 @@ def test_what_lies_outside_is_in_the_last_bins(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dim", [0, -2])
 def test_factors_that_bring_parts_to_a_norm(p: float, dim: int) -> None:
     x = drawn(4, 3, 5)
-    most = (
-        float(torch.linalg.vector_norm(x.double(), p, [i for i in range(3) if i != dim % 3]).median())
-        if p
-        else 10.0
-    )
+    most = float(torch.linalg.vector_norm(x.double(), p, [i for i in range(3) if i != dim % 3]).median()) if p else 10.0
     (y,) = ran("Renorm", [x], (4, 1, 1) if dim == 0 else (1, 3, 1), p=p, dim=dim, maxnorm=most)
     norms = torch.linalg.vector_norm(x.double(), p, [i for i in range(3) if i != dim % 3], keepdim=True)
     near(y, torch.where(norms > most, most / (norms + 1e-7), 1.0))
@@ -57,7 +51,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "HistogramFixedWidth 2": ([X, drawn(2), [0]], [(0, I32)], {}, "nbins is 0"),
     "Renorm": ([X], [(4, 5)], {"p": 2.0, "dim": 0, "maxnorm": 1.0}, "the output is"),
     "Renorm 2": ([X], [(4, 1)], {"p": -1.0, "dim": 0, "maxnorm": 1.0}, "p and maxnorm are -1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

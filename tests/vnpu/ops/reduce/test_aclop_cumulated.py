@@ -45,7 +45,7 @@ def test_products(reverse: bool, exclusive: bool) -> None:
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED_CALLS: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "CumulativeLogsumexp": ([drawn(3), [1]], (3,), {}, "axis is 1"),
+    "CumulativeLogsumexp": ([drawn(3), [1]], (3,), {}, "axis is 1")
 }
 
 
@@ -56,8 +56,8 @@ def test_refused(name: str) -> None:
 
 
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
-    "Cumsum": ([drawn(3), [1]], ((3,),), {}, "axis is 1"),
-}  # fmt: skip
+    "Cumsum": ([drawn(3), [1]], ((3,),), {}, "axis is 1")
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)
@@ -68,8 +68,8 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
 
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]] = {
-    "Cumprod": ([X, [3]], [(2, 6, 4)], {}, "axis is 3"),
-}  # fmt: skip
+    "Cumprod": ([X, [3]], [(2, 6, 4)], {}, "axis is 3")
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -73,18 +73,14 @@ def test_result_dtypes() -> None:
     check(lambda x: x.sum(0), ints > 1, grad=False)
     check(lambda x: x.prod(), ints, grad=False)
     check(lambda x: x.sum(dtype=torch.float32), DISTINCT, dtypes=[torch.float16])
-    check(
-        lambda x: x.mean(dtype=torch.float32), ints, grad=False, reference=lambda x: x.double().mean().float()
-    )
+    check(lambda x: x.mean(dtype=torch.float32), ints, grad=False, reference=lambda x: x.double().mean().float())
     assert ints.to(DEVICE).sum().dtype == torch.int64
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3, 0.5, float("inf"), -float("inf")])
 def test_norms(order: float) -> None:
     check(lambda x: torch.linalg.vector_norm(x, order), DISTINCT + 0.01, ulps=8, grad=order not in (0, 0.5))
-    check(
-        lambda x: torch.linalg.vector_norm(x, order, dim=1, keepdim=True), DISTINCT + 0.01, grad=False, ulps=8
-    )
+    check(lambda x: torch.linalg.vector_norm(x, order, dim=1, keepdim=True), DISTINCT + 0.01, grad=False, ulps=8)
     check(lambda x: torch.norm(x, order, dim=1), DISTINCT + 0.01, grad=False, ulps=8)
 
 
@@ -133,12 +129,7 @@ def test_moments() -> None:
         # aclnnVarMean has no bfloat16 on 910B (aclnn_var_mean.cpp).
         two = {"dtypes": (torch.float32, torch.float16)}
         check(lambda x: torch.std_mean(x, dim=1, correction=correction), DISTINCT, ulps=4, **two)
-        check(
-            lambda x: torch.var_mean(x, dim=(0, 2), correction=correction, keepdim=True),
-            DISTINCT,
-            ulps=4,
-            **two,
-        )
+        check(lambda x: torch.var_mean(x, dim=(0, 2), correction=correction, keepdim=True), DISTINCT, ulps=4, **two)
         check(lambda x: (x.var(1, correction=correction), x.std(1, correction=correction)), DISTINCT, ulps=4)
 
 

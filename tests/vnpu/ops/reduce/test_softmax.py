@@ -9,16 +9,7 @@ from oracle import check, compare, layouts, random
 @pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
 @pytest.mark.parametrize(
     ("shape", "dim"),
-    [
-        ((3, 7), 1),
-        ((3, 7), 0),
-        ((2, 3, 5), 1),
-        ((2, 3, 4, 5), -2),
-        ((6,), 0),
-        ((), 0),
-        ((0, 4), 1),
-        ((1, 900), 1),
-    ],
+    [((3, 7), 1), ((3, 7), 0), ((2, 3, 5), 1), ((2, 3, 4, 5), -2), ((6,), 0), ((), 0), ((0, 4), 1), ((1, 900), 1)],
 )
 def test_every_dimension(function, shape, dim):
     # the gradient is a difference of terms of the gradient's own size

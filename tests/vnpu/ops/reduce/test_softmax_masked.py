@@ -31,9 +31,8 @@ def test_softmax_with_relative_positions(dtype: torch.dtype) -> None:
     for given in (mask, None):
         out = torch.empty_like(x, device="npu")
         run(
-            "aclnnMaskedSoftmaxWithRelPosBias", x.npu(), None if given is None else given.npu(), bias.npu(),
-            1.5, 0, out,
-        )  # fmt: skip
+            "aclnnMaskedSoftmaxWithRelPosBias", x.npu(), None if given is None else given.npu(), bias.npu(), 1.5, 0, out
+        )
         scores = x.double() * 1.5 + bias.double() + (0 if given is None else given.double())
         compare(out, torch.softmax(scores, -1), dtype, ulps=4)
 

@@ -22,7 +22,7 @@ REFUSED = {
     "SpaceToDepth": ([drawn(1, 2, 4, 5)], (1, 8, 2, 2), {"block_size": 2}, "do not fit"),
     "DepthToSpace": ([drawn(1, 7, 2, 2)], (1, 2, 4, 4), {"block_size": 2}, "the smaller tensor is"),
     "ShuffleChannel": ([drawn(1, 7, 2, 2)], (1, 7, 2, 2), {"group": 2}, "group is 2"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -11,9 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def sampled(
-    x: Tensor, offset: Tensor, kernel: int, stride: int, pad: int, dilation: int, groups: int
-) -> Tensor:
+def sampled(x: Tensor, offset: Tensor, kernel: int, stride: int, pad: int, dilation: int, groups: int) -> Tensor:
     """Columns for a convolution with stride `kernel`: bilinear reads of x at moved places, times weights."""
     n, c, height, width = x.shape
     rows, columns = offset.shape[2:]
@@ -21,13 +19,9 @@ def sampled(
     k = torch.arange(kernel, dtype=x.dtype) * dilation - pad
     y = moves[:, 1] + k[:, None, None, None] + (torch.arange(rows, dtype=x.dtype) * stride)[:, None]
     z = moves[:, 0] + k[:, None, None] + torch.arange(columns, dtype=x.dtype) * stride
-    place = torch.stack(
-        [2 * z / (width - 1) - 1, 2 * y / (height - 1) - 1], -1
-    )  # [n, groups, k, k, rows, columns, 2]
+    place = torch.stack([2 * z / (width - 1) - 1, 2 * y / (height - 1) - 1], -1)  # [n, groups, k, k, rows, columns, 2]
     place = place.permute(0, 1, 4, 2, 5, 3, 6).reshape(n * groups, rows * kernel, columns * kernel, 2)
-    read = functional.grid_sample(
-        x.reshape(n * groups, c // groups, height, width), place, align_corners=True
-    )
+    read = functional.grid_sample(x.reshape(n * groups, c // groups, height, width), place, align_corners=True)
     weight = moves[:, 2].permute(0, 1, 4, 2, 5, 3).reshape(n * groups, 1, rows * kernel, columns * kernel)
     return (read * weight).view(n, c, rows * kernel, columns * kernel)
 

@@ -39,19 +39,10 @@ def test_columns_become_an_image(dtype: torch.dtype) -> None:
     x = drawn(2, 3, 4, 35).to(dtype)
     (y,) = ran("Col2im", [x, [6, 8]], (2, 3, 6, 8, dtype), **COLUMNS)
     exact = F.fold(x.double().flatten(1, 2), (6, 8), 2)
-    assert (
-        torch.equal(y, exact.to(dtype).double())
-        if dtype == torch.float16
-        else torch.allclose(y, exact, atol=1e-6)
-    )
+    assert torch.equal(y, exact.to(dtype).double()) if dtype == torch.float16 else torch.allclose(y, exact, atol=1e-6)
 
 
-PATCHES: dict[str, Any] = {
-    "ksizes": [1, 1, 2, 2],
-    "strides": [1, 1, 1, 1],
-    "rates": [1, 1, 1, 1],
-    "padding": "VALID",
-}
+PATCHES: dict[str, Any] = {"ksizes": [1, 1, 2, 2], "strides": [1, 1, 1, 1], "rates": [1, 1, 1, 1], "padding": "VALID"}
 
 
 # Operator: inputs, outputs, attributes; words of the message.
@@ -63,7 +54,7 @@ REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {
     "Col2im 2": ([drawn(2, 3, 4, 20), [6, 5]], [(2, 3, 6, 5)], {**COLUMNS, "stride": [0, 1]}, "stride has the value 0"),
     "ExtractImagePatches": ([IMAGE], [(2, 12, 5, 7)], {**PATCHES, "ksizes": [1, 2, 2, 1]}, "ksizes is not 1, 1"),
     "ExtractImagePatches 2": ([IMAGE], [(2, 12, 5, 7)], {**PATCHES, "padding": "FULL"}, "SAME and VALID"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -53,15 +53,18 @@ def test_maxima_in_volumes_and_their_gradient() -> None:
 X = drawn(3, 4, 5, 6)
 UNFIT: dict[str, tuple[list[Any], tuple[Any, ...], dict[str, Any], str]] = {
     "MaxPool": (
-        [X], ((3, 4, 2, 2),),
+        [X],
+        ((3, 4, 2, 2),),
         {"ksize": [1, 1, 2, 2], "strides": [1, 1, 2, 2], "padding": "FULL", "data_format": "NCHW"},
         "allowed are SAME and VALID",
     ),
     "AvgPool": (
-        [X], ((3, 4, 2, 2),),
-        {"ksize": [1, 1, 2, 2], "strides": [1, 1, 2, 2], "padding": "VALID", "data_format": "NCHW"}, "the output is",
+        [X],
+        ((3, 4, 2, 2),),
+        {"ksize": [1, 1, 2, 2], "strides": [1, 1, 2, 2], "padding": "VALID", "data_format": "NCHW"},
+        "the output is",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", UNFIT)
@@ -74,7 +77,7 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
 REFUSED: dict[str, tuple[list[Any], list[tuple[int, ...]], dict[str, Any], str]] = {
     "CustMaxPool3DWithArgmax": ([drawn(1, 1, 1, 4, 4)], [(1, 1, 1, 2, 2)] * 2, {"ksize": [2, 2]}, "2 values"),
     "CustAdaptiveAvgPool2D": ([IMAGE], [(2, 3, 2, 2)], {"output_size": [2]}, "1 values"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

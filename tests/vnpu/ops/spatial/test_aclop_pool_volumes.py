@@ -10,13 +10,18 @@ POOL = {"ksize": [1, 1, 2, 2, 2], "strides": [1, 1, 2, 2, 2], "pads": [0] * 6, "
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED = {
     "MaxPool3D": ([drawn(1, 1, 4, 4, 4)], (1, 1, 2, 2, 3), POOL, "the output is"),
-    "MaxPool3DGrad": ([drawn(1, 1, 4, 4, 4), drawn(1, 1, 2, 2, 2), drawn(1, 1, 2, 2, 1)], (1, 1, 4, 4, 4), POOL, "the gradient is"),
+    "MaxPool3DGrad": (
+        [drawn(1, 1, 4, 4, 4), drawn(1, 1, 2, 2, 2), drawn(1, 1, 2, 2, 1)],
+        (1, 1, 4, 4, 4),
+        POOL,
+        "the gradient is",
+    ),
     "AvgPool3D": ([drawn(1, 1, 4, 4, 1)], (1, 1, 2, 2, 1), POOL, "do not fit into 1"),
     "AvgPool3DGrad": ([[1, 1, 4, 4, 4], drawn(1, 1, 2, 2, 2)], (1, 1, 4, 4, 5), POOL, "the gradient of x is"),
     "CustAdaptiveAvgPool2DGrad": ([drawn(1, 2, 2, 2), [1, 3, 4, 4]], (1, 3, 4, 4), {}, "the gradient is"),
     "CustAdaptiveAvgPool3d": ([drawn(1, 2, 4, 4, 4)], (1, 2, 2, 2, 2), {"output_size": [2, 2]}, "2 values"),
     "CustAdaptiveAvgPool3dGrad": ([drawn(1, 2, 2, 2, 2), [1, 2, 4, 4, 4]], (1, 2, 4, 4, 3), {}, "the gradient of x is"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

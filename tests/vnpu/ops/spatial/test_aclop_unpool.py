@@ -50,12 +50,7 @@ def test_maxima_of_windows_at_drawn_places(last: bool) -> None:
     for n in range(2):
         for c in range(3):
             at = [starts(float(samples[n, c, i]), (5, 6, 7)[i], count[i], window[i]) for i in range(3)]
-            rows += [
-                wide[n, c, t : t + 2, h : h + 1, w : w + 3].amax()
-                for t in at[0]
-                for h in at[1]
-                for w in at[2]
-            ]
+            rows += [wide[n, c, t : t + 2, h : h + 1, w : w + 3].amax() for t in at[0] for h in at[1] for w in at[2]]
     expected = torch.stack(rows).view(2, 3, *count)
     slope = drawn(2, 3, *count)
     expected.backward(slope.double())
@@ -66,9 +61,14 @@ def test_maxima_of_windows_at_drawn_places(last: bool) -> None:
 
     form, out = "NDHWC" if last else "NCDHW", laid(expected.detach())
     y, where = ran(
-        "CustFractionalMaxPool3DWithFixedKsize", [laid(x), samples], out.shape, (*out.shape, torch.int64),
-        ksize=list(window), output_shape=list(count), data_format=form,
-    )  # fmt: skip
+        "CustFractionalMaxPool3DWithFixedKsize",
+        [laid(x), samples],
+        out.shape,
+        (*out.shape, torch.int64),
+        ksize=list(window),
+        output_shape=list(count),
+        data_format=form,
+    )
     near(y, out)
     places = where.movedim(-1, 1) if last else where
     near(x.double().flatten(2).gather(2, places.long().flatten(2)), expected.detach().flatten(2))
@@ -83,13 +83,38 @@ def test_maxima_of_windows_at_drawn_places(last: bool) -> None:
 
 # Operator: inputs, outputs, attributes and words of its refusal.
 REFUSED: dict[str, tuple[list[Any], list[tuple[Any, ...]], dict[str, Any], str]] = {
-    "CustFractionalMaxPool3DWithFixedKsize": ([drawn(1, 4, 4, 4), torch.rand(1, 1, 3)], [(1, 4, 2, 2), (1, 4, 2, 2, I64)], {"ksize": [1, 2, 2], "output_shape": [4, 2, 2]}, "4 windows of 1"),
-    "CustFractionalMaxPool3DGradWithFixedKsize": ([drawn(1, 4, 4, 4), drawn(2, 2, 2, 2), torch.zeros(2, 2, 2, 2, dtype=I64)], [(1, 4, 4, 4)], {}, "the gradient is"),
+    "CustFractionalMaxPool3DWithFixedKsize": (
+        [drawn(1, 4, 4, 4), torch.rand(1, 1, 3)],
+        [(1, 4, 2, 2), (1, 4, 2, 2, I64)],
+        {"ksize": [1, 2, 2], "output_shape": [4, 2, 2]},
+        "4 windows of 1",
+    ),
+    "CustFractionalMaxPool3DGradWithFixedKsize": (
+        [drawn(1, 4, 4, 4), drawn(2, 2, 2, 2), torch.zeros(2, 2, 2, 2, dtype=I64)],
+        [(1, 4, 4, 4)],
+        {},
+        "the gradient is",
+    ),
     "CustMaxUnpool2D": ([drawn(1, 2, 2, 2), torch.zeros(1, 2, 2, 1, dtype=I64)], [(1, 2, 4, 4)], {}, "argmax is"),
-    "CustMaxUnpool3D": ([drawn(1, 2, 2, 2), torch.zeros(1, 2, 2, 2, dtype=I64)], [(1, 2, 4, 4)], {}, "expected 5 dimensions"),
-    "CustMaxUnpool2DGrad": ([drawn(1, 2, 2, 2), drawn(1, 3, 4, 4), torch.zeros(1, 2, 2, 2, dtype=I64)], [(1, 2, 2, 2)], {}, "N and C"),
-    "CustMaxUnpool3DGrad": ([drawn(1, 1, 2, 2, 2), drawn(1, 1, 4, 4, 4), torch.zeros(1, 1, 2, 2, 2, dtype=I64)], [(1, 1, 2, 2, 2)], {"data_format": "NCWHD"}, "data_format"),
-}  # fmt: skip
+    "CustMaxUnpool3D": (
+        [drawn(1, 2, 2, 2), torch.zeros(1, 2, 2, 2, dtype=I64)],
+        [(1, 2, 4, 4)],
+        {},
+        "expected 5 dimensions",
+    ),
+    "CustMaxUnpool2DGrad": (
+        [drawn(1, 2, 2, 2), drawn(1, 3, 4, 4), torch.zeros(1, 2, 2, 2, dtype=I64)],
+        [(1, 2, 2, 2)],
+        {},
+        "N and C",
+    ),
+    "CustMaxUnpool3DGrad": (
+        [drawn(1, 1, 2, 2, 2), drawn(1, 1, 4, 4, 4), torch.zeros(1, 1, 2, 2, 2, dtype=I64)],
+        [(1, 1, 2, 2, 2)],
+        {"data_format": "NCWHD"},
+        "data_format",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

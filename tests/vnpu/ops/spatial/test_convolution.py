@@ -24,11 +24,7 @@ def test_conv2d(case, with_bias):
     shape, weight, options = CASES[case]
     bias = [random(weight[0], seed=2)] if with_bias else []
     check(
-        lambda x, w, *b: functional.conv2d(x, w, *b, **options),
-        random(*shape),
-        random(*weight, seed=1),
-        *bias,
-        ulps=4,
+        lambda x, w, *b: functional.conv2d(x, w, *b, **options), random(*shape), random(*weight, seed=1), *bias, ulps=4
     )
 
 
@@ -50,8 +46,7 @@ def test_conv1d_and_conv3d():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "stride": 2}, {"dilation": 2}],
+    "options", [{}, {"stride": 2, "padding": 1, "output_padding": 1}, {"groups": 2, "stride": 2}, {"dilation": 2}]
 )
 def test_transposed(options):
     groups = options.get("groups", 1)
@@ -65,27 +60,13 @@ def test_transposed(options):
 
 
 def test_transposed_in_one_and_three_dimensions():
-    check(
-        lambda x, w: functional.conv_transpose1d(x, w, stride=2),
-        random(2, 3, 5),
-        random(3, 4, 3, seed=1),
-        ulps=4,
-    )
-    check(
-        lambda x, w: functional.conv_transpose3d(x, w),
-        random(1, 2, 3, 3, 2),
-        random(2, 3, 2, 2, 2, seed=1),
-        ulps=4,
-    )
+    check(lambda x, w: functional.conv_transpose1d(x, w, stride=2), random(2, 3, 5), random(3, 4, 3, seed=1), ulps=4)
+    check(lambda x, w: functional.conv_transpose3d(x, w), random(1, 2, 3, 3, 2), random(2, 3, 2, 2, 2, seed=1), ulps=4)
 
 
 def test_convolution_over_time():
     check(
-        lambda x, w, b: torch.conv_tbc(x, w, b, 1),
-        random(6, 2, 3),
-        random(3, 3, 4, seed=1),
-        random(4, seed=2),
-        ulps=4,
+        lambda x, w, b: torch.conv_tbc(x, w, b, 1), random(6, 2, 3), random(3, 3, 4, seed=1), random(4, seed=2), ulps=4
     )
 
 
@@ -164,9 +145,7 @@ def test_transposed_padding_on_four_sides():
     grad = random(*expected.shape, seed=3)
     expected.backward(grad)
     found = [torch.zeros_like(t) for t in (image, window, image.new_empty(3))]
-    aclnn.run(
-        "aclnnConvolutionBackward", grad.float().npu(), image, window, [3], *shape, [True] * 3, 0, *found
-    )
+    aclnn.run("aclnnConvolutionBackward", grad.float().npu(), image, window, [3], *shape, [True] * 3, 0, *found)
     for ours, theirs in zip(found, (x.grad, w.grad, grad.sum((0, 2, 3))), strict=True):
         assert torch.allclose(ours.cpu().double(), theirs, atol=1e-5)
 
@@ -180,18 +159,7 @@ def test_of_nothing_comes_nothing(spatial, transposed):
         ones = [1] * spatial
         x, w, out = (torch.zeros(t, device="npu") for t in (x, w, out))
         return aclnn.first_phase(
-            "aclnnConvolution",
-            x,
-            w,
-            None,
-            ones,
-            [padding] * spatial,
-            ones,
-            transposed,
-            [0] * spatial,
-            1,
-            out,
-            0,
+            "aclnnConvolution", x, w, None, ones, [padding] * spatial, ones, transposed, [0] * spatial, 1, out, 0
         )
 
     plane = (4,) * (spatial - 1)
@@ -292,10 +260,7 @@ def test_padding_of_the_output():
     for spatial in (1, 2, 3):
         for backward in (False, True):
             code, message = status(spatial, 2, 1, 2, backward=backward)
-            assert (
-                code == aclnn.INVALID_ARGUMENT
-                and "must be less than both stride[0] and dilation[0]" in message
-            )
+            assert code == aclnn.INVALID_ARGUMENT and "must be less than both stride[0] and dilation[0]" in message
             assert status(spatial, 2, 1, 1, backward=backward) == (0, "")
         code, message = status(spatial, 1, 2, 1)  # less than the dilation alone
         assert (code == aclnn.INVALID_ARGUMENT) == (spatial == 3), message
@@ -318,9 +283,21 @@ def test_gradients_of_nothing(empty):
         grad = torch.zeros(batch, *sizes[1:]).npu()
         outputs = torch.zeros_like(x) if wanted else None, torch.zeros_like(w), None
         return aclnn.first_phase(
-            "aclnnConvolutionBackward", grad, x, w, None, [1] * 3, [0] * 3, [1] * 3, True, [0] * 3, 1,
-            [wanted, True, False], 0, *outputs,
-        )  # fmt: skip
+            "aclnnConvolutionBackward",
+            grad,
+            x,
+            w,
+            None,
+            [1] * 3,
+            [0] * 3,
+            [1] * 3,
+            True,
+            [0] * 3,
+            1,
+            [wanted, True, False],
+            0,
+            *outputs,
+        )
 
     code, message = status(1, True)
     assert code == aclnn.INVALID_ARGUMENT and "its dimension 0 or 1 has to be 0" in message, message

@@ -9,9 +9,14 @@ from oracle import FLOATS, random
 
 
 def points(
-    x: torch.Tensor, offset: torch.Tensor, kernel: tuple[int, int], stride: list[int], padding: list[int],
-    dilation: list[int], parts: int,
-) -> torch.Tensor:  # fmt: skip
+    x: torch.Tensor,
+    offset: torch.Tensor,
+    kernel: tuple[int, int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    parts: int,
+) -> torch.Tensor:
     n, channels, rows, columns = x.shape
     kh, kw = kernel
     high, wide = offset.shape[2:]
@@ -54,8 +59,22 @@ def test_deformable(dtype: torch.dtype, groups: int, parts: int, bias: bool) -> 
     )
     out = torch.empty(2, 6, high, wide, dtype=dtype).npu()
     where = torch.empty(2, 4, high * 2, wide * 3, dtype=dtype).npu()
-    run("aclnnDeformableConv2d", x.npu(), weight.npu(), offset.npu(), None if added is None else added.npu(),
-        list(kernel), stride, padding, dilation, groups, parts, True, out, where)  # fmt: skip
+    run(
+        "aclnnDeformableConv2d",
+        x.npu(),
+        weight.npu(),
+        offset.npu(),
+        None if added is None else added.npu(),
+        list(kernel),
+        stride,
+        padding,
+        dilation,
+        groups,
+        parts,
+        True,
+        out,
+        where,
+    )
     near = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
     torch.testing.assert_close(where.cpu().double(), moved, rtol=near, atol=near)
     torch.testing.assert_close(out.cpu().double(), expected, rtol=near, atol=near * 4)
@@ -66,17 +85,42 @@ def test_without_moves_it_is_a_convolution() -> None:
     offset = torch.zeros(1, 27, 3, 3)
     offset[:, 18:] = 1
     out = torch.empty(1, 3, 3, 3).npu()
-    run("aclnnDeformableConv2d", x.npu(), weight.npu(), offset.npu(), None, [3, 3], [1] * 4, [0] * 4, [1] * 4, 1, 1,
-        True, out, None)  # fmt: skip
+    run(
+        "aclnnDeformableConv2d",
+        x.npu(),
+        weight.npu(),
+        offset.npu(),
+        None,
+        [3, 3],
+        [1] * 4,
+        [0] * 4,
+        [1] * 4,
+        1,
+        1,
+        True,
+        out,
+        None,
+    )
     torch.testing.assert_close(out.cpu(), torch.nn.functional.conv2d(x, weight), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("index", "value"), [(5, [2, 1, 1, 1]), (6, [0, 0]), (8, 3), (10, False), (4, [3, 2])]
-)
+@pytest.mark.parametrize(("index", "value"), [(5, [2, 1, 1, 1]), (6, [0, 0]), (8, 3), (10, False), (4, [3, 2])])
 def test_refused(index: int, value: object) -> None:
-    arguments = [torch.ones(1, 2, 5, 5).npu(), torch.ones(3, 2, 3, 3).npu(), torch.ones(1, 27, 3, 3).npu(), None,
-                 [3, 3], [1] * 4, [0] * 4, [1] * 4, 1, 1, True, torch.empty(1, 3, 3, 3).npu(), None]  # fmt: skip
+    arguments = [
+        torch.ones(1, 2, 5, 5).npu(),
+        torch.ones(3, 2, 3, 3).npu(),
+        torch.ones(1, 27, 3, 3).npu(),
+        None,
+        [3, 3],
+        [1] * 4,
+        [0] * 4,
+        [1] * 4,
+        1,
+        1,
+        True,
+        torch.empty(1, 3, 3, 3).npu(),
+        None,
+    ]
     assert first_phase("aclnnDeformableConv2d", *arguments)[0] == 0
     arguments[index] = value
     assert first_phase("aclnnDeformableConv2d", *arguments)[0] == INVALID_ARGUMENT

@@ -31,9 +31,7 @@ def attended(value: torch.Tensor, places: torch.Tensor, weights: torch.Tensor) -
         for right in (0, 1):
             for below in (0, 1):
                 column, row = x.detach().floor().long() + right, y.detach().floor().long() + below
-                share = ((x - column + 1) if right else (column + 1 - x)) * (
-                    (y - row + 1) if below else (row + 1 - y)
-                )
+                share = ((x - column + 1) if right else (column + 1 - x)) * ((y - row + 1) if below else (row + 1 - y))
                 inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
                 pixel = start + row.clamp(0, rows - 1) * columns + column.clamp(0, columns - 1)
                 part = value[image, pixel, head] * (share * inside * weights[:, :, :, level])[..., None]
@@ -65,9 +63,7 @@ def test_values_and_slopes(dtype: torch.dtype, kind: torch.dtype) -> None:
     run(BACKWARD, value, *numbers(kind), places, weights, back.npu(), *found)
     for mine, slope in zip(found, slopes, strict=True):
         largest = float(slope.abs().max())
-        torch.testing.assert_close(
-            mine.cpu().double(), slope, rtol=LIMITS[dtype], atol=LIMITS[dtype] * largest
-        )
+        torch.testing.assert_close(mine.cpu().double(), slope, rtol=LIMITS[dtype], atol=LIMITS[dtype] * largest)
     assert float(slopes[1].abs().max()) > 0.1  # places matter
 
 
@@ -110,30 +106,15 @@ def test_what_is_refused(name: str) -> None:
     }
     cases: list[tuple[dict[str, Any], int, str]] = [
         ({"value": None}, NULL_ARGUMENT, "value"),
-        (
-            {"value": torch.rand(BATCH, pixels, HEADS, CHANNELS).double().npu()},
-            INVALID_ARGUMENT,
-            "value has dtype",
-        ),
+        ({"value": torch.rand(BATCH, pixels, HEADS, CHANNELS).double().npu()}, INVALID_ARGUMENT, "value has dtype"),
         ({"maps": torch.rand(3, 2).npu()}, INVALID_ARGUMENT, "spatialShape has dtype"),
         ({"maps": torch.ones(3, 3, dtype=torch.int32).npu()}, INVALID_ARGUMENT, "spatialShape has shape"),
         ({"starts": torch.ones(2, dtype=torch.int32).npu()}, INVALID_ARGUMENT, "levelStartIndex has shape"),
-        (
-            {"places": torch.rand(BATCH, QUERIES, HEADS, 3, POINTS, 3).npu()},
-            INVALID_ARGUMENT,
-            "location has shape",
-        ),
-        (
-            {"weights": torch.rand(BATCH, QUERIES, HEADS, 3, 1).npu()},
-            INVALID_ARGUMENT,
-            "attnWeight has shape",
-        ),
+        ({"places": torch.rand(BATCH, QUERIES, HEADS, 3, POINTS, 3).npu()}, INVALID_ARGUMENT, "location has shape"),
+        ({"weights": torch.rand(BATCH, QUERIES, HEADS, 3, 1).npu()}, INVALID_ARGUMENT, "attnWeight has shape"),
         ({"out": torch.empty(BATCH, QUERIES, CHANNELS).npu()}, INVALID_ARGUMENT, "has shape"),
         (
-            {
-                "value": torch.rand(BATCH, pixels, HEADS, 12).npu(),
-                "out": torch.empty(BATCH, QUERIES, HEADS * 12).npu(),
-            },
+            {"value": torch.rand(BATCH, pixels, HEADS, 12).npu(), "out": torch.empty(BATCH, QUERIES, HEADS * 12).npu()},
             INVALID_ARGUMENT,
             "multiples of 8 channels",
         ),

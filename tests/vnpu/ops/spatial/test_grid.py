@@ -23,13 +23,7 @@ def test_sampling_of_volumes(mode):
     def sample(x, grid):
         return functional.grid_sample(x, grid, mode=mode, align_corners=False)
 
-    check(
-        sample,
-        random(1, 2, 3, 4, 3),
-        random(1, 2, 3, 2, 3, low=-1.2, high=1.2),
-        dtypes=[torch.float32],
-        ulps=64,
-    )
+    check(sample, random(1, 2, 3, 4, 3), random(1, 2, 3, 2, 3, low=-1.2, high=1.2), dtypes=[torch.float32], ulps=64)
 
 
 def test_narrow_dtypes_sample_in_fp32():
@@ -37,9 +31,7 @@ def test_narrow_dtypes_sample_in_fp32():
     check(lambda x: functional.grid_sample(x, grid.to(x), align_corners=True), random(1, 2, 5, 5), ulps=4)
 
 
-@pytest.mark.parametrize(
-    ("size", "aligned"), [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((2, 3, 2, 4, 3), True)]
-)
+@pytest.mark.parametrize(("size", "aligned"), [((2, 3, 4, 5), True), ((2, 3, 4, 5), False), ((2, 3, 2, 4, 3), True)])
 def test_affine_grids(size, aligned):
     spatial = len(size) - 2
     check(
@@ -64,9 +56,7 @@ def test_unfold_and_fold(options):
 def test_columns_that_overlap_are_added_up_in_fp32_and_rounded_once():
     columns = random(1, 2 * 25, 36)
     narrow = [torch.float16, torch.bfloat16]
-    check(
-        lambda x: functional.fold(x, (6, 6), (5, 5), padding=2), columns, dtypes=narrow, ulps=0.6, grad=False
-    )
+    check(lambda x: functional.fold(x, (6, 6), (5, 5), padding=2), columns, dtypes=narrow, ulps=0.6, grad=False)
 
 
 def test_where_there_is_nothing_to_sample():
@@ -80,9 +70,17 @@ def test_where_there_is_nothing_to_sample():
         grid, out = zeros(*points, spatial), zeros(*image[:2], *points[1:])
         forward = aclnn.first_phase(f"aclnnGridSampler{spatial}D", zeros(*image), grid, 0, 0, False, out)
         backward = aclnn.first_phase(
-            f"aclnnGridSampler{spatial}DBackward", out, zeros(*image), grid, 0, 0, False, [True, True],
-            zeros(*image), zeros(*grid.shape),
-        )  # fmt: skip
+            f"aclnnGridSampler{spatial}DBackward",
+            out,
+            zeros(*image),
+            grid,
+            0,
+            0,
+            False,
+            [True, True],
+            zeros(*image),
+            zeros(*grid.shape),
+        )
         return forward, backward
 
     words = "expect input to have non-empty spatial dimensions"
@@ -103,13 +101,25 @@ def test_first_phase_refuses():
         return torch.zeros(*shape, device="npu")
 
     for name, arguments, text in (
-        ("aclnnGridSampler2D", (zeros(2, 3, 4, 4), zeros(2, 5, 5, 3), 0, 0, False, zeros(2, 3, 5, 5)), "points of 2 coordinates"),
-        ("aclnnGridSampler2D", (zeros(2, 3, 4, 4), zeros(2, 5, 5, 2), 3, 0, False, zeros(2, 3, 5, 5)), "interpolationMode is 3"),
-        ("aclnnGridSampler3D", (zeros(2, 3, 4, 4), zeros(2, 5, 5, 2), 0, 0, False, zeros(2, 3, 5, 5)), "input has 4 dimensions"),
+        (
+            "aclnnGridSampler2D",
+            (zeros(2, 3, 4, 4), zeros(2, 5, 5, 3), 0, 0, False, zeros(2, 3, 5, 5)),
+            "points of 2 coordinates",
+        ),
+        (
+            "aclnnGridSampler2D",
+            (zeros(2, 3, 4, 4), zeros(2, 5, 5, 2), 3, 0, False, zeros(2, 3, 5, 5)),
+            "interpolationMode is 3",
+        ),
+        (
+            "aclnnGridSampler3D",
+            (zeros(2, 3, 4, 4), zeros(2, 5, 5, 2), 0, 0, False, zeros(2, 3, 5, 5)),
+            "input has 4 dimensions",
+        ),
         ("aclnnAffineGrid", (zeros(2, 3, 3), [2, 3, 4, 5], True, zeros(2, 4, 5, 2)), "theta has shape [2, 3, 3]"),
         ("aclnnIm2col", (zeros(2, 3, 4, 4), [5, 5], [1, 1], [0, 0], [1, 1], zeros(2, 75, 1)), "larger than"),
         ("aclnnIm2col", (zeros(2, 3, 4, 4), [2, 2], [1, 1], [0, 0], [1, 1], zeros(2, 12, 8)), "expected [2, 12, 9]"),
-    ):  # fmt: skip
+    ):
         status, message = aclnn.first_phase(name, *arguments)
         assert status == aclnn.INVALID_ARGUMENT
         assert text in message

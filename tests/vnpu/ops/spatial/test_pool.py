@@ -40,19 +40,14 @@ def test_max_pool2d_without_batch_and_empty():
 def test_max_pool2d_first_of_equals_nan_and_infinity():
     nan, infinity = float("nan"), float("inf")
     x = torch.tensor(
-        [[[[1.0, 1.0, nan, 2.0], [1.0, 1.0, 3.0, 0.0], [-infinity] * 4, [-infinity] * 4]]],
-        dtype=torch.float64,
+        [[[[1.0, 1.0, nan, 2.0], [1.0, 1.0, 3.0, 0.0], [-infinity] * 4, [-infinity] * 4]]], dtype=torch.float64
     )
     check(lambda x: functional.max_pool2d(x, 2), x)
 
 
 @pytest.mark.parametrize(
     "window",
-    [
-        *WINDOWS,
-        {"kernel_size": 2, "divisor_override": 3},
-        {"kernel_size": 3, "padding": 1, "count_include_pad": False},
-    ],
+    [*WINDOWS, {"kernel_size": 2, "divisor_override": 3}, {"kernel_size": 3, "padding": 1, "count_include_pad": False}],
 )
 def test_avg_pool2d(window):
     check(lambda x: functional.avg_pool2d(x, **window), random(2, 3, 7, 6))
@@ -106,10 +101,7 @@ def test_unpooling():
 
 def test_indices_that_torch_npu_does_not_choose():
     x = distinct(1, 2, 6, 4).float()
-    out, indices = (
-        torch.zeros(1, 2, 3, 2, device="npu"),
-        torch.zeros(1, 2, 3, 2, dtype=torch.int32, device="npu"),
-    )
+    out, indices = (torch.zeros(1, 2, 3, 2, device="npu"), torch.zeros(1, 2, 3, 2, dtype=torch.int32, device="npu"))
     window = ([2, 2], [2, 2], [0, 0], [1, 1], False)
     aclnn.run("aclnnMaxPool2dWithIndices", x.npu(), *window, out, indices)
     expected, positions = functional.max_pool2d(x, 2, return_indices=True)
@@ -139,8 +131,15 @@ def test_first_phase_refuses():
     def status(kernel=(2, 2), padding=(0, 0), out=(1, 1, 2, 2), mask=(1, 1, 4, 64), dtype=torch.int8):
         return aclnn.first_phase(
             "aclnnMaxPool2dWithMask",
-            zeros(1, 1, 4, 4), list(kernel), list(kernel), list(padding), [1, 1], False, zeros(*out), zeros(*mask, dtype=dtype),
-        )  # fmt: skip
+            zeros(1, 1, 4, 4),
+            list(kernel),
+            list(kernel),
+            list(padding),
+            [1, 1],
+            False,
+            zeros(*out),
+            zeros(*mask, dtype=dtype),
+        )
 
     assert status() == (0, "")
     for refused, text in (
@@ -187,9 +186,7 @@ def test_pooling_of_nothing():
 
     def average(*shape):
         out = zeros(*shape[:-2], *(size // 2 + 1 for size in shape[-2:]))
-        return aclnn.first_phase(
-            "aclnnAvgPool2d", zeros(*shape), [2, 2], [2, 2], [1, 1], False, True, 0, 0, out
-        )
+        return aclnn.first_phase("aclnnAvgPool2d", zeros(*shape), [2, 2], [2, 2], [1, 1], False, True, 0, 0, out)
 
     def most(*shape, spatial=2):
         size = [2] * spatial

@@ -39,11 +39,7 @@ def pooled(
         ny, nx = samples or math.ceil(h / height), samples or math.ceil(w / width)
         cells = [
             sum(
-                pixel(
-                    x[int(batch)],
-                    top + h / height * (i + (sy + 0.5) / ny),
-                    left + w / width * (j + (sx + 0.5) / nx),
-                )
+                pixel(x[int(batch)], top + h / height * (i + (sy + 0.5) / ny), left + w / width * (j + (sx + 0.5) / nx))
                 for sy in range(ny)
                 for sx in range(nx)
             )
@@ -64,9 +60,7 @@ def test_values_and_gradients(mode: int, samples: int) -> None:
     compare(out, expected.detach(), torch.float32, ulps=32)
     grad = random(*expected.shape, seed=2)
     expected.backward(grad)
-    back = torch_npu.npu_roi_alignbk(
-        grad.float().npu(), REGIONS.npu(), list(x.shape), 2, 3, 0.25, samples, mode
-    )
+    back = torch_npu.npu_roi_alignbk(grad.float().npu(), REGIONS.npu(), list(x.shape), 2, 3, 0.25, samples, mode)
     compare(back, x.grad, torch.float32, ulps=32)
 
 
@@ -76,9 +70,7 @@ def test_published_values() -> None:
     out = torch_npu.npu_roi_align(x.npu(), REGIONS[:1].npu(), 0.25, 3, 3, 2, 0)
     assert out.cpu().flatten().tolist() == [4.5, 6.5, 8.5, 16.5, 18.5, 20.5, 28.5, 30.5, 32.5]
     back = torch_npu.npu_roi_alignbk(out, REGIONS[:1].npu(), [1, 1, 6, 6], 3, 3, 0.25, 2)
-    assert back.cpu()[0, 0, 0].tolist() == pytest.approx(
-        [1.0786, 1.0557, 1.4942, 1.5248, 1.9226, 2.4709], abs=1e-4
-    )
+    assert back.cpu()[0, 0, 0].tolist() == pytest.approx([1.0786, 1.0557, 1.4942, 1.5248, 1.9226, 2.4709], abs=1e-4)
 
 
 def test_refusals() -> None:

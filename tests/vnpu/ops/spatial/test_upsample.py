@@ -25,27 +25,19 @@ def test_modes(dimensions, mode, target):
 @pytest.mark.parametrize(("dimensions", "mode"), [m for m in MODES if "near" not in m[1]])
 def test_aligned_corners(dimensions, mode):
     check(
-        lambda x: functional.interpolate(x, size=7, mode=mode, align_corners=True),
-        random(*INPUTS[dimensions]),
-        ulps=16,
+        lambda x: functional.interpolate(x, size=7, mode=mode, align_corners=True), random(*INPUTS[dimensions]), ulps=16
     )
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialiased(mode):
-    check(
-        lambda x: functional.interpolate(x, size=(3, 2), mode=mode, antialias=True),
-        random(2, 3, 8, 7),
-        ulps=16,
-    )
+    check(lambda x: functional.interpolate(x, size=(3, 2), mode=mode, antialias=True), random(2, 3, 8, 7), ulps=16)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])
 def test_every_layout(mode):
     for x in layouts(random(2, 3, 5, 4)):
-        check(
-            lambda x: functional.interpolate(x, scale_factor=2, mode=mode), x, dtypes=[torch.float32], ulps=16
-        )
+        check(lambda x: functional.interpolate(x, scale_factor=2, mode=mode), x, dtypes=[torch.float32], ulps=16)
 
 
 def test_names_that_torch_npu_does_not_choose():
@@ -66,9 +58,7 @@ def test_first_phase_refuses():
     x = torch.zeros(2, 3, 5, 4, device="npu")
 
     def status(size, out):
-        return aclnn.first_phase(
-            "aclnnUpsampleBilinear2d", x, size, False, 0.0, 0.0, torch.zeros(*out, device="npu")
-        )
+        return aclnn.first_phase("aclnnUpsampleBilinear2d", x, size, False, 0.0, 0.0, torch.zeros(*out, device="npu"))
 
     for refused, text in (
         (status([10, 8], (2, 3, 10, 9)), "out has shape [2, 3, 10, 9], expected [2, 3, 10, 8]"),

@@ -17,9 +17,7 @@ from torch import Tensor, nn
 Shape = int | Sequence[int]
 
 
-def _layer_norm(
-    input: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
+def _layer_norm(input: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     # Not torch.nn.functional.layer_norm, which amp's O1 makes give float32.
     return torch.layer_norm(input, _tuple(shape), weight, bias, eps)
 
@@ -86,9 +84,7 @@ def fused_rms_norm_affine(
     return _rms_norm(value, normalized_shape, weight, eps).to(input.dtype)
 
 
-def fused_rms_norm(
-    input: Tensor, normalized_shape: Shape, eps: float = 1e-6, memory_efficient: bool = False
-) -> Tensor:
+def fused_rms_norm(input: Tensor, normalized_shape: Shape, eps: float = 1e-6, memory_efficient: bool = False) -> Tensor:
     """RMS norm without weight."""
     return _rms_norm(input, normalized_shape, None, eps)
 

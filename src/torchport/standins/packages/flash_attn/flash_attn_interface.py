@@ -97,8 +97,7 @@ def flash_attn_varlen_func(
     if alibi_slopes is not None:
         each = alibi_slopes.expand(len(query_borders) - 1, -1)
         lengths = [
-            [end - begin for begin, end in itertools.pairwise(borders)]
-            for borders in (query_borders, key_borders)
+            [end - begin for begin, end in itertools.pairwise(borders)] for borders in (query_borders, key_borders)
         ]
         biases = [_alibi(*row) for row in zip(each, *lengths, strict=True)]
     out, log_sums = attend_packed(q, k, v, query_borders[1:], key_borders[1:], settings, biases)

@@ -35,9 +35,7 @@ class FusedAdam(FusedOptimizer):
         if amsgrad:
             raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
         if capturable or master_weights:
-            raise RuntimeError(
-                "FusedAdam with capturable or master_weights serves CUDA graphs: leave them out."
-            )
+            raise RuntimeError("FusedAdam with capturable or master_weights serves CUDA graphs: leave them out.")
         defaults = {
             "lr": lr,
             "bias_correction": bias_correction,
@@ -103,11 +101,7 @@ class FusedSGD(FusedOptimizer):
         for i in set(range(len(states))).difference(known):
             states[i]["momentum_buffer"] = gradients[i].clone()
         blended = [state["momentum_buffer"] for state in states]
-        return (
-            list(torch._foreach_add(gradients, blended, alpha=momentum))
-            if batch.group["nesterov"]
-            else blended
-        )
+        return list(torch._foreach_add(gradients, blended, alpha=momentum)) if batch.group["nesterov"] else blended
 
 
 class FusedAdagrad(FusedOptimizer):

@@ -78,9 +78,7 @@ class FusedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
     def step(self, closure: Callable[[], Any] | None = None, **removed: Any) -> Any:
         """Update every parameter that has a gradient. Raises RuntimeError for sparse gradients."""
         if any(value is not None for value in removed.values()):
-            raise RuntimeError(
-                f"{type(self).__name__}.step() takes no {', '.join(removed)}, as in apex today."
-            )
+            raise RuntimeError(f"{type(self).__name__}.step() takes no {', '.join(removed)}, as in apex today.")
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -96,9 +94,7 @@ class FusedOptimizer(torch.optim.Optimizer):  # type: ignore[misc]
             values = [p.detach().float() for p in parameters]  # float32 ones are not copied
             gradients = [p.grad.float() for p in parameters]
             self._update(Batch(group, values, gradients, [self.state[p] for p in parameters]))
-            rounded = [
-                pair for pair in zip(parameters, values, strict=True) if pair[0].dtype != torch.float32
-            ]
+            rounded = [pair for pair in zip(parameters, values, strict=True) if pair[0].dtype != torch.float32]
             if rounded:
                 torch._foreach_copy_([p for p, _ in rounded], [value for _, value in rounded])
         return loss

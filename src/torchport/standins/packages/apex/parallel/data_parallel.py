@@ -37,9 +37,7 @@ class DistributedDataParallel(nn.parallel.DistributedDataParallel):  # type: ign
         gradient_average_split_factor: Any = None,
         prof: bool = False,
     ) -> None:
-        super().__init__(
-            module, bucket_cap_mb=message_size * 4 / 2**20, find_unused_parameters=delay_allreduce
-        )
+        super().__init__(module, bucket_cap_mb=message_size * 4 / 2**20, find_unused_parameters=delay_allreduce)
         if allreduce_always_fp32 or not gradient_average or gradient_predivide_factor != 1.0:
             size = torch.distributed.get_world_size()
             after = gradient_predivide_factor / size if gradient_average else gradient_predivide_factor

@@ -14,9 +14,7 @@ class LARC:
     optimizer runs without.
     """
 
-    def __init__(
-        self, optimizer: Any, trust_coefficient: float = 0.02, clip: bool = True, eps: float = 1e-8
-    ) -> None:
+    def __init__(self, optimizer: Any, trust_coefficient: float = 0.02, clip: bool = True, eps: float = 1e-8) -> None:
         self.optim = optimizer
         self.trust_coefficient = trust_coefficient
         self.clip = clip

@@ -38,9 +38,7 @@ class SyncBatchNorm(nn.SyncBatchNorm):  # type: ignore[misc]
         return output.relu() if self.fuse_relu else output
 
 
-def convert_syncbn_model(
-    module: nn.Module, process_group: Any = None, channel_last: bool = False
-) -> nn.Module:
+def convert_syncbn_model(module: nn.Module, process_group: Any = None, channel_last: bool = False) -> nn.Module:
     """`module` with every batch norm in it replaced by a SyncBatchNorm that shares its parameters and buffers."""
     converted = module
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
@@ -71,7 +69,5 @@ def create_syncbn_process_group(group_size: int) -> Any:
     size = torch.distributed.get_world_size()
     if size % group_size:
         raise ValueError(f"{size} ranks cannot be divided into groups of {group_size}")
-    groups = [
-        torch.distributed.new_group(range(first, first + group_size)) for first in range(0, size, group_size)
-    ]
+    groups = [torch.distributed.new_group(range(first, first + group_size)) for first in range(0, size, group_size)]
     return groups[torch.distributed.get_rank() // group_size]

@@ -10,13 +10,7 @@ from torch import Tensor
 from torchport.standins.attention import Settings, attend, attend_packed
 
 from . import attn_bias as attn_bias_classes
-from .attn_bias import (
-    AttentionBias,
-    BlockDiagonalMask,
-    LowerTriangularMask,
-    LowerTriangularMaskWithTensorBias,
-    Shifted,
-)
+from .attn_bias import AttentionBias, BlockDiagonalMask, LowerTriangularMask, LowerTriangularMaskWithTensorBias, Shifted
 
 attn_bias = attn_bias_classes
 
@@ -119,9 +113,7 @@ def _attention(
     if isinstance(attn_bias, BlockDiagonalMask):
         query, key, value = (tensor.flatten(0, 1) for tensor in (query, key, value))
         query_ends, key_ends = attn_bias.q_seqinfo.seqstart_py[1:], attn_bias.k_seqinfo.seqstart_py[1:]
-        output, sums = attend_packed(
-            query, key, value, query_ends, key_ends, Settings(scale, attn_bias.band, p)
-        )
+        output, sums = attend_packed(query, key, value, query_ends, key_ends, Settings(scale, attn_bias.band, p))
     else:
         band = None
         if isinstance(attn_bias, LowerTriangularMaskWithTensorBias):

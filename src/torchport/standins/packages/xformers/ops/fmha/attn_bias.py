@@ -118,9 +118,7 @@ class BlockDiagonalMask(AttentionBias):
     band: ClassVar[Band | None] = None
 
     @classmethod
-    def from_seqlens(
-        cls, q_seqlen: Sequence[int], kv_seqlen: Sequence[int] | None = None
-    ) -> BlockDiagonalMask:
+    def from_seqlens(cls, q_seqlen: Sequence[int], kv_seqlen: Sequence[int] | None = None) -> BlockDiagonalMask:
         """From the lengths of the sequences; keys have the queries' if not given."""
         queries = _SeqLenInfo.from_seqlens(q_seqlen)
         if kv_seqlen is None or list(kv_seqlen) == list(q_seqlen):
