@@ -11,10 +11,9 @@ import dataclasses
 import enum
 import functools
 import json
-import math
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -147,7 +146,7 @@ class Result(Generic[_Data]):
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values, with the format's name and version."""
-        return self._with([_finite(finding.to_json()) for finding in self.findings])
+        return self._with([codec.to_json(finding.to_json()) for finding in self.findings])
 
     def _with(self, findings: list[Any]) -> dict[str, Any]:
         return {
@@ -156,7 +155,7 @@ class Result(Generic[_Data]):
             "tool": __version__,
             "command": self.command,
             "findings": findings,
-            "data": _finite(codec.to_json(self.data)),
+            "data": codec.to_json(self.data),
             "inputs": dict(self.inputs),
         }
 
@@ -276,17 +275,5 @@ _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False).encode
 def _line(value: dict[str, Any]) -> str:
     try:
         return _encode(value)
-    except (TypeError, ValueError):  # its evidence has what `_finite` is for, which few have
-        return _encode(_finite(value))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, str | int):  # nearly all; asked first, since the abstract types below are slow to ask
-        return value
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [_finite(item) for item in value]
-    return value
+    except (TypeError, ValueError):  # its evidence has more than JSON values, which few have
+        return _encode(codec.to_json(value))

@@ -9,27 +9,36 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 OMITTED = {"omitted while None": True}
 
 
-def to_json(value: Any) -> Any:
-    """The value as JSON values: dataclasses as objects, sequences as lists."""
+def to_json(value: Any, not_finite: Callable[[float], object] = str) -> Any:
+    """The value as JSON values: dataclasses as objects, sequences as lists, keys as text.
+
+    JSON has no word for a float that is not finite; `not_finite` gives the value that stands for it, by default the
+    text "nan", "inf" or "-inf", which `from_json` reads back.
+    """
+    if isinstance(value, str | int):  # nearly all; asked first, since the abstract types below are slow to ask
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else not_finite(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: to_json(getattr(value, field.name))
+            field.name: to_json(getattr(value, field.name), not_finite)
             for field in dataclasses.fields(value)
             if not (field.metadata.keys() & OMITTED.keys()) or getattr(value, field.name) is not None
         }
     if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_json(item) for item in value]
+        return {str(key): to_json(item, not_finite) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [to_json(item, not_finite) for item in value]
     return value
 
 
@@ -89,7 +98,6 @@ def _read(hint: Any, value: Any, place: str) -> Any:
 
 
 def _read_float(value: Any, place: str) -> float:
-    # JSON has no word for what is not finite: `findings` stores it as text.
     if value in ("nan", "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
         return float(value)
     raise TypeError(f"{place} is {value!r:.80}, which is no number")

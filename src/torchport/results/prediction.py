@@ -143,13 +143,5 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """The prediction as JSON values. JSON has no NaN: a number that is not known is null."""
-        found: dict[str, Any] = _without_nan(codec.to_json(self))
+        found: dict[str, Any] = codec.to_json(self, not_finite=lambda _: None)
         return found
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
