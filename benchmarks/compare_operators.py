@@ -103,9 +103,9 @@ def record(folder: str, name: str) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     with recorded(Path(folder), "cpu") as made:
         FAMILIES[name].loss(model, FAMILIES[name].batch_of(0)).backward()
-        made.stepping(optimizer, 0, 0, False)
+        made.on_step_begin(optimizer, 0, 0, False)
         optimizer.step()
-        made.stepped(optimizer, 0, 0)
+        made.on_step_end(optimizer, 0, 0)
         made.step_done()
     return {}
 

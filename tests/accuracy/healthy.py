@@ -70,9 +70,9 @@ def record(folder: Path, pair: Pair, side: str) -> None:
         with cast:
             loss = family.loss(model, batch)
         loss.backward()
-        made.stepping(optimizer, 0, 0, False)
+        made.on_step_begin(optimizer, 0, 0, False)
         optimizer.step()
-        made.stepped(optimizer, 0, 0)
+        made.on_step_end(optimizer, 0, 0)
         made.step_done()
 
 

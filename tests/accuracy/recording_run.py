@@ -71,9 +71,9 @@ def train(folder: Path, device: str, program: str, fault: Any) -> str:
             loss_of(model, given.to(device), wanted.to(device)).backward()
             if around.reduce:
                 distributed.all_reduce(next(iter(trained)).grad)
-            made.stepping(optimizer, 0, step, False)
+            made.on_step_begin(optimizer, 0, step, False)
             optimizer.step()
-            made.stepped(optimizer, 0, step)
+            made.on_step_end(optimizer, 0, step)
             made.step_done()
             optimizer.zero_grad()
             if faulty is not None:

@@ -64,7 +64,7 @@ def write(root: Path, name: str, text: str) -> None:
 def found(machine: Machine) -> list[Check]:
     """All checks but those that look at this machine itself."""
     subjects = (host, packages, devices, cann, libraries, environment, distributed)
-    return [check for subject in subjects for check in subject.checks(machine)]
+    return [check for subject in subjects for check in subject.list_checks(machine)]
 
 
 def failed(machine: Machine) -> dict[str, Check]:

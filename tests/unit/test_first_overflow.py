@@ -116,9 +116,9 @@ class Steps:
         kept = []
 
         def tables():
-            finished = made.tables.finish()
+            finished = made.tables.finish_tables()
             kept.append(finished)
-            return made.source, dataclasses.make_dataclass("Made", [("finish", object)])(lambda: finished)
+            return made.source, dataclasses.make_dataclass("Made", [("finish_tables", object)])(lambda: finished)
 
         write(place, 1, tables)
         path = (place / "operators/rank0/000000.h5").rename(self.folder / f"{number:06d}.h5")

@@ -63,7 +63,7 @@ def measured(values):
 def _given(source, made):
     """The tables of `made()`, whose blocks the source gives as well."""
     other, one = made()
-    finished = one.finish()
+    finished = one.finish_tables()
     source.items += other.items
     return finished
 

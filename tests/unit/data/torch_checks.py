@@ -229,7 +229,7 @@ def values(process):
 def check_losses_and_steps_are_recorded_with_their_places():
     recorded, losses = recording(train)
     assert values(recorded) == losses
-    (site,) = recorded.curves()
+    (site,) = recorded.collect_curves()
     assert site.startswith(__file__)
     steps = recorded.of_kind("step")
     assert [step["device"] for step in steps] == [step["gradient"] for step in steps] == ["cpu"] * 3
@@ -295,7 +295,7 @@ def check_an_outermost_call_is_a_step_where_nothing_is_trained():
 
     recorded, norms = recording(run)
     assert recorded.step_kind == "call"
-    ((site, found),) = recorded.curves().items()
+    ((site, found),) = recorded.collect_curves().items()
     assert site.endswith(" Sequential")
     assert all(abs(one - other) < 1e-6 for one, other in zip(found, norms, strict=True))
     assert len(recording(run, steps=2)[0].steps) == 2
@@ -311,7 +311,7 @@ def check_every_call_site_is_a_curve():
             optimizer.step()
 
     recorded, _ = recording(run)
-    assert [len(curve) for curve in recorded.curves().values()] == [4, 4]
+    assert [len(curve) for curve in recorded.collect_curves().values()] == [4, 4]
     assert len(recorded.steps) == 4
 
 
