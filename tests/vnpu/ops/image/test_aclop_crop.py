@@ -52,6 +52,32 @@ def test_the_gradient_of_the_nearest_pixels() -> None:
     near((found * LAST.double()).sum(), (slope.double() * ones)[ones != 7].sum(), 1e-5)
 
 
+def between_pixels(image: torch.Tensor, box: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """A bilinear crop in float64, by the differences of neighbours, so that autograd gives the gradient of the box."""
+    places = []
+    for low, high, pixels, count in zip(box[:2], box[2:], image.shape, size, strict=False):
+        steps = torch.arange(count, dtype=torch.float64) / (count - 1) if count > 1 else torch.tensor([0.5]).double()
+        place = (low + (high - low) * steps) * (pixels - 1)
+        first = place.detach().floor().long().clamp(max=pixels - 2)
+        places.append((first, place - first))
+    (i, down), (j, right) = places
+    down, right = down[:, None, None], right[None, :, None]
+    above = image[i][:, j] * (1 - right) + image[i][:, j + 1] * right
+    below = image[i + 1][:, j] * (1 - right) + image[i + 1][:, j + 1] * right
+    return above * (1 - down) + below * down
+
+
+@pytest.mark.parametrize("size", [(4, 3), (1, 5)])
+def test_the_gradient_of_the_boxes(size: tuple[int, int]) -> None:
+    boxes = torch.tensor([[0.12, 0.2, 0.7, 0.9], [0.83, 0.05, 0.31, 0.62]])
+    slope = drawn(2, *size, 3)
+    (found,) = ran("CustCropAndResizeGradBoxes", [slope, LAST, boxes, torch.tensor([1, 0], dtype=I32)], (2, 4))
+    exact = boxes.double().requires_grad_()
+    for k, picture in enumerate((1, 0)):
+        (between_pixels(LAST[picture].double(), exact[k], size) * slope[k].double()).sum().backward()
+    near(found, exact.grad, 1e-5)
+
+
 ROW, TARGET = drawn(4, 5), torch.zeros(4, dtype=I64)
 # Operator: inputs, outputs, attributes; words of the message.
 REFUSED: dict[str, tuple[list[Any], list[Any], dict[str, Any], str]] = {

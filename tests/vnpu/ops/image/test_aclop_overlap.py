@@ -44,6 +44,7 @@ def overlap(kind: str, box: Tensor, truth: Tensor, by_truth: bool = False) -> Te
 def test_overlaps_with_a_gradient(kind: str) -> None:
     box, truth = by_centres(19, 3), by_centres(19, 7)
     box[:, 0] = truth[:, 0] + 20  # far apart
+    box[:, 1], truth[:, 1] = torch.tensor([[5, 6, 2, 3], [5.5, 6.5, 3, 4]])  # two edges are the same
     for dtype in HALVES:
         leaves = [t.to(dtype).npu().requires_grad_() for t in (box, truth)]
         more = (True,) if kind == "ciou" else ()

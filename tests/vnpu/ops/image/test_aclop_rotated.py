@@ -44,6 +44,8 @@ def test_rotated_overlaps() -> None:
     assert torch.equal(one, torch.diag(torch.diagonal(iou[:4])))
     same = torch_npu.npu_rotated_iou(a[None].npu(), a[None].npu())[0].cpu()
     assert (torch.diagonal(same) - 1).abs().max() < 1e-5
+    flat = torch.tensor([[[5.0, 5, 4, 0, 0]]])  # within the second, without area
+    assert torch_npu.npu_rotated_overlaps(flat.npu(), torch.tensor([[[5.0, 5, 9, 9, 0]]]).npu()).item() == 0
     straight = torch.tensor([[[2.0, 2, 4, 4, 0]]]), torch.tensor([[[3.0, 4, 4, 2, 90]]])
     assert abs(torch_npu.npu_rotated_overlaps(*(t.npu() for t in straight)).item() - 4) < 1e-5
 

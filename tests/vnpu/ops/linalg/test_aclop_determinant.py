@@ -1,10 +1,18 @@
-"""linalg/aclop_determinant.cpp: refused calls. The values are in tests/mindspore."""
+"""linalg/aclop_determinant.cpp: inverses, and refused calls. Other values are in tests/mindspore."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from aclop import INVALID_ARGUMENT, drawn, launch
+from aclop import INVALID_ARGUMENT, drawn, launch, near, ran
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+def test_an_inverse(adjoint: bool) -> None:
+    x = drawn(2, 3, 3) + 3 * torch.eye(3)
+    (found,) = ran("MatrixInverse", [x], (2, 3, 3), adjoint=adjoint)
+    near(found, torch.linalg.inv(x.double().mT if adjoint else x.double()))
+
 
 # Operator: inputs, the output's sizes, attributes; words of the message.
 REFUSED = {

@@ -23,6 +23,16 @@ def test_logarithms_of_matrices(dtype: torch.dtype) -> None:
     assert called("CustMatrixLogarithm", [torch.eye(3, dtype=dtype)], (3, 3, dtype))[0].abs().max() == 0
 
 
+@pytest.mark.parametrize("size", [1e-9, 1, 1e8])
+def test_the_angle_of_a_negative_eigenvalue_is_pi(size: float) -> None:
+    # The eigenvalues come with imaginary parts that are rounding alone, of either sign.
+    vectors = torch.complex(drawn(4, 5, 5), drawn(4, 5, 5)).to(torch.complex128)
+    values = -size * torch.tensor([1.0, 2, 0.5, 3, 1.5]).to(torch.complex128)
+    x = vectors @ torch.diag(values) @ torch.linalg.inv(vectors)
+    (y,) = called("CustMatrixLogarithm", [x], (4, 5, 5, torch.complex128))
+    assert (torch.linalg.eigvals(y).imag - torch.pi).abs().max() < 1e-6
+
+
 SINGULAR = """
 import sys
 sys.path.insert(0, {folder!r})
