@@ -122,7 +122,7 @@ def main() -> None:
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
         runs = [run(path) for _ in range(arguments.repeat)]
         reference = min(parse(files) for _ in range(arguments.repeat))
-        lines = sum(one.read_bytes().count(b"\n") for one in files)
+        lines = sum(file.read_bytes().count(b"\n") for file in files)
     seconds, cpu = min(one[0] for one in runs), min(one[1] for one in runs)
     figures = {
         "project": " and ".join(NAMED) if str(path) == folder else str(path),

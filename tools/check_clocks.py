@@ -84,9 +84,9 @@ def _imported(tree: ast.AST) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= {one.asname or one.name: one.name for one in node.names if one.name in CLOCKS}
+            names |= {name.asname or name.name: name.name for name in node.names if name.name in CLOCKS}
         elif isinstance(node, ast.ImportFrom) and node.module in CLOCKS:
-            names |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+            names |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
     return names
 
 

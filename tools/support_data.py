@@ -155,9 +155,9 @@ def _run(call: Callable[[], Any]) -> None:
     import torch
 
     leaves = torch.utils._pytree.tree_leaves(call())
-    outputs = [one for one in leaves if isinstance(one, torch.Tensor) and one.requires_grad]
+    outputs = [leave for leave in leaves if isinstance(leave, torch.Tensor) and leave.requires_grad]
     if outputs:
-        torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
+        torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
 def measure(calls: Calls, stderr: Stderr) -> list[dict[str, Any]]:
@@ -216,7 +216,7 @@ def _serve(pipe: Connection, start: int) -> None:
             pipe.send((index, len(found), name, dtype, []))  # the parent has to know which one never answered
             results = measure(calls, stderr)
             pipe.send((index, len(found), name, dtype, results))
-            if any(one["lost"] for one in results):
+            if any(result["lost"] for result in results):
                 break
     pipe.close()
 

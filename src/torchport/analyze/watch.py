@@ -129,7 +129,7 @@ class Watch:
         if isinstance(value, torch.nn.Module):
             tensors = [*value.parameters(), *value.buffers()]
         else:
-            tensors = [one for one in torch.utils._pytree.tree_leaves(value) if isinstance(one, torch.Tensor)]
+            tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
             tensors += [value.data] if isinstance(value, torch.nn.utils.rnn.PackedSequence) else []
         for tensor in tensors:
             if tensor.layout is torch.strided:
@@ -231,7 +231,7 @@ def _mode(torch: Any, note: Callable[[Any, list[Any], Mapping[str, Any], Any], N
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             result = function(*args, **kwargs)
-            inputs = [one for one in leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+            inputs = [leaf for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             if inputs:
                 note(function, inputs, kwargs, result)
             return result

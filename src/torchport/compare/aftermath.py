@@ -20,7 +20,7 @@ class Aftermath:
         """What `written`, an input of `call`, held after it; None where nobody saw it."""
         place = _place(written)
         rows = self._seen.get(place, [])
-        found = min((one for one in rows if one.version > written.version), key=lambda one: one.version, default=None)
+        found = min((row for row in rows if row.version > written.version), key=lambda one: one.version, default=None)
         if found is not None:
             return found
         named = self._named.get(written.name) if written.name else None

@@ -52,7 +52,7 @@ def compare_global_batches(reference: Operators, port: Operators) -> list[Cause]
 
 
 def _step(reference: Operators, port: Operators) -> int:
-    common = set.intersection(*(set(one.steps) for both in (reference, port) for one in both.processes))
+    common = set.intersection(*(set(process.steps) for both in (reference, port) for process in both.processes))
     if not common:
         raise TorchportError(
             f"{reference.path} and {port.path} have no step that all of their processes recorded", hint=HINT
@@ -67,8 +67,8 @@ def _batches(recorded: Operators, number: int) -> list[Counter[bytes]]:
     found = []
     for place in range(count):
         samples: Counter[bytes] = Counter()
-        for one in of_ranks:
-            samples += one[place]
+        for rank in of_ranks:
+            samples += rank[place]
         found.append(samples)
     return found
 
@@ -109,9 +109,9 @@ def _given(step: Step) -> Iterator[Tensor]:
 def _results(call: Call) -> Iterator[int]:
     """The storages that a call has made; a view's is its input's."""
     given = {one.storage for one in call.inputs if one is not None}
-    for one in call.outputs:
-        if one is not None and one.storage not in given:
-            yield one.storage
+    for output in call.outputs:
+        if output is not None and output.storage not in given:
+            yield output.storage
 
 
 def _samples(one: Tensor) -> Counter[bytes]:

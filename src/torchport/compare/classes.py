@@ -49,7 +49,9 @@ class Side:
     def from_step(cls, step: Step) -> Side:
         """All of its calls; the device is that of most results."""
         calls = list(step.calls())
-        devices = Counter(one.device.partition(":")[0] for call in calls for one in call.outputs if one is not None)
+        devices = Counter(
+            output.device.partition(":")[0] for call in calls for output in call.outputs if output is not None
+        )
         return cls(calls, devices.most_common(1)[0][0] if devices else "")
 
 
@@ -89,7 +91,7 @@ def _inputs(side: Side) -> Iterator[tuple[Call, Tensor]]:
             if one is not None and one.storage not in made and one.storage not in seen:
                 seen.add(one.storage)
                 yield call, one
-        made.update(one.storage for one in call.outputs if one is not None)
+        made.update(output.storage for output in call.outputs if output is not None)
 
 
 def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:

@@ -90,16 +90,16 @@ class Culprit:
         return f"torchport case {where} --step {row.step} --op {row.operator}:{before} -o case"
 
     def _spoilt(self) -> Iterator[Finding]:
-        for one in self.overflows[:1]:
+        for overflow in self.overflows[:1]:
             more = f"; the reference's are numbers, {len(self.overflows)} steps have some"
             yield Finding(
                 OVERFLOWS,
                 Severity.ERROR,
                 Safety.REPORT,
-                _location(one.source),
-                f"{OVERFLOW}: {one.sentence}{more}",
+                _location(overflow.source),
+                f"{OVERFLOW}: {overflow.sentence}{more}",
                 "Look at how large its inputs are, and whether they are so in the reference: torchport record overflow",
-                evidence=dataclasses.asdict(one),
+                evidence=dataclasses.asdict(overflow),
             )
 
     def _shaking(self) -> Iterator[Finding]:
@@ -166,7 +166,7 @@ class Culprit:
 
     def _suspects(self) -> str:
         """The filters that record the first modules whose results are apart, as far as statistics tell."""
-        apart = [one for one in self.paired.pairs if one.euclidean > APART] if self.paired else []
+        apart = [pair for pair in self.paired.pairs if pair.euclidean > APART] if self.paired else []
         modules = list(dict.fromkeys(one.module for one in apart if one.module.strip(".")))[:SUSPECTS]
         if not modules:
             return "--filter module=NAME"
@@ -195,7 +195,9 @@ class Culprit:
                 {"operator": operator, "why": why, "calls": count}
                 for operator, why, count in (self.replay.unjudged if self.replay else ())
             ],
-            "overflows": [dataclasses.asdict(one) | {"sentence": one.sentence} for one in self.overflows],
+            "overflows": [
+                dataclasses.asdict(overflow) | {"sentence": overflow.sentence} for overflow in self.overflows
+            ],
             "unsteady": [dataclasses.asdict(one) for one in self.unsteady[:SHOWN]],
             "profile": _profile(rows),
             "table": self._table(),
@@ -279,15 +281,17 @@ def find_port_culprit(port: Path) -> Culprit | None:
     if not any(process.steps for process in recorded.processes) or not has_tensors(recorded):
         return None
     first = recorded.processes[0]
-    spoilt = [one for one in find_overflows(recorded) if not one.handled]
+    spoilt = [overflow for overflow in find_overflows(recorded) if not overflow.handled]
     return Culprit([], replay_recording(port, rank=first.rank or 0), (0, len(first.steps)), None, spoilt, port=port)
 
 
 def _overflows(reference: Operators, port: Operators) -> list[Overflow]:
     """What the port's numbers run into and the reference's do not, but for what a GradScaler takes care of."""
-    theirs = {(one.step, one.operator, one.module) for one in find_overflows(reference)}
+    theirs = {(overflow.step, overflow.operator, overflow.module) for overflow in find_overflows(reference)}
     return [
-        one for one in find_overflows(port) if not one.handled and (one.step, one.operator, one.module) not in theirs
+        overflow
+        for overflow in find_overflows(port)
+        if not overflow.handled and (overflow.step, overflow.operator, overflow.module) not in theirs
     ]
 
 

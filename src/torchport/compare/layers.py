@@ -65,8 +65,8 @@ def _port(pair: Pair) -> Any:
 def _norms(parameters: Sequence[Any]) -> dict[int, float]:
     """By step, of all parameters of a layer together."""
     squares: dict[int, float] = {}
-    for one in parameters:
-        for step, value in zip(one.at, one.values, strict=True):
+    for parameter in parameters:
+        for step, value in zip(parameter.at, parameter.values, strict=True):
             squares[step] = squares.get(step, 0.0) + (0.0 if value is None else value * value)
     return {step: math.sqrt(value) if value >= 0 else value for step, value in squares.items()}
 

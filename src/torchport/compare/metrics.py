@@ -66,7 +66,7 @@ def _unit(theirs: list[Metric], ours: list[Metric]) -> str:
     if last.percent:
         return "percent"
     if last.kind is Kind.SHARE:
-        return "percent" if any(abs(one.value) > 1 for one in (*theirs, *ours)) else "fraction"
+        return "percent" if any(abs(their.value) > 1 for their in (*theirs, *ours)) else "fraction"
     return str(last.kind)
 
 

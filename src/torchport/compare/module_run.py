@@ -195,7 +195,7 @@ class Table:
             if isinstance(one, torch.Tensor) and one.is_floating_point()
         }
         known = {name: one.detach().cpu() for name, one in outputs.items()}
-        roots = [one for one in outputs.values() if one.grad_fn is not None]
+        roots = [output for output in outputs.values() if output.grad_fn is not None]
         if roots and leaves:
             seeds = [self._seed(one, place) for place, one in enumerate(roots)]
             found = torch.autograd.grad(roots, list(leaves.values()), seeds, allow_unused=True)

@@ -211,17 +211,17 @@ class Phase:
                 inside.append(call)
             elif call.index > behind:
                 outside.append(call)
-        made = {one.storage for call in inside for one in (*call.outputs, *call.written) if one is not None}
+        made = {output.storage for call in inside for output in (*call.outputs, *call.written) if output is not None}
         if not outside:
-            return [one for one in calls[-1].outputs if one is not None and _floating(one)]
+            return [output for output in calls[-1].outputs if output is not None and _floating(output)]
         found: dict[int, Tensor] = {}
         for call in outside:
             for one in call.inputs:
                 if one is not None and one.storage in made and _floating(one):
                     found.setdefault(one.storage, one)
-            for one in (*call.outputs, *call.written):  # written again, or another tensor in its memory
-                if one is not None and one.storage not in found:
-                    made.discard(one.storage)
+            for output in (*call.outputs, *call.written):  # written again, or another tensor in its memory
+                if output is not None and output.storage not in found:
+                    made.discard(output.storage)
         return list(found.values())
 
 

@@ -258,7 +258,7 @@ class Replayer:
             else:
                 positional.append(value)
         results = operator(*positional, **named)
-        shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
+        shown = {(output.storage, output.offset) for output in call.outputs if output is not None}
         written = [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
         return [*order_results(torch, call, results), *(rebuilt.rebuild_tensor(one) for one in written)]
 
@@ -337,7 +337,7 @@ def _is_view(call: Call, recorded: Sequence[Tensor | None]) -> bool:
 
 def _bytes(tensors: Sequence[Tensor | None]) -> int:
     """Of floating-point results."""
-    return sum(_size(one) for one in tensors if one is not None)
+    return sum(_size(tensor) for tensor in tensors if tensor is not None)
 
 
 def _size(one: Tensor) -> int:

@@ -113,10 +113,10 @@ def _proved(found: list[Mention], path: str, output: bytes, project: Definitions
     """The mentions with the proof of each name; a name without one is what a person has to decide about."""
     try:
         proofs = {
-            word: one.proof
-            for one in find_mentions(parse_module(path, output, project))
-            for word in re.split(r"\W+", one.word)
-            if one.proof and says_cuda(word)
+            word: mention.proof
+            for mention in find_mentions(parse_module(path, output, project))
+            for word in re.split(r"\W+", mention.word)
+            if mention.proof and says_cuda(word)
         }
     except (SourceError, RecursionError, MemoryError):
         return found  # the finding about the file says all there is to say

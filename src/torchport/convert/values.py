@@ -61,7 +61,7 @@ def survey_source(path: str, data: bytes, project: Definitions) -> Survey:
         fixed = {module.flow.find(node) for node, edit in literals if edit is None}
         groups = []
         for root, found in keys.items():
-            proofs = tuple(one.proof_of(root) for one in roles)
+            proofs = tuple(role.proof_of(root) for role in roles)
             if root in spelled or any(proofs) or len(found) > 1:
                 groups.append(Group(tuple(sorted(found, key=str)), proofs, root in spelled, root in fixed))
     except Exception:  # what cannot be parsed, and a mistake of ours, are findings when the file is converted
@@ -74,18 +74,18 @@ class Joined:
     """The values of all files that were looked at, each once."""
 
     def __init__(self, surveys: Iterable[Survey]) -> None:
-        self._surveys = {one.path: one for one in surveys}
+        self._surveys = {survey.path: survey for survey in surveys}
         self._canonical = functools.cache(self._find_canonical)  # each key is asked for several times
         self._uniform = {
             key[1:]
-            for one in self._surveys.values()
-            for group in one.groups
+            for survey in self._surveys.values()
+            for group in survey.groups
             for key in group.keys
             if key[0] == "uniform"
         }
         self._same = Equivalence()
-        for one in self._surveys.values():
-            for group in one.groups:
+        for survey in self._surveys.values():
+            for group in survey.groups:
                 first, *rest = [self._canonical(key) for key in group.keys]
                 for key in rest:
                     # What is known by a name alone is not the same value in all files.
@@ -94,8 +94,8 @@ class Joined:
                     elif first[0] == "option":
                         first = key
         self._known: dict[Hashable, Known] = {}
-        for one in self._surveys.values():
-            for group in one.groups:
+        for survey in self._surveys.values():
+            for group in survey.groups:
                 for root in {self._same.find(self._canonical(key)) for key in group.keys}:
                     self._known[root] = _with(self._known.get(root, Known((0, 0), False)), group)
 
@@ -116,9 +116,9 @@ class Joined:
     def find_spelled_keys(self) -> set[Key]:
         """The keys of values that are spelled out somewhere: other files that know one of them matter."""
         groups = [
-            (one, group, {self._same.find(self._canonical(key)) for key in group.keys})
-            for one in self._surveys.values()
-            for group in one.groups
+            (survey, group, {self._same.find(self._canonical(key)) for key in group.keys})
+            for survey in self._surveys.values()
+            for group in survey.groups
         ]
         spelled: set[Hashable] = set().union(*(roots for _, group, roots in groups if group.spelled))
         found = {key for _, group, roots in groups if roots & spelled for key in group.keys if key[0] != "option"}
@@ -130,8 +130,8 @@ class Joined:
             for key in group.keys
             if key[0] == "option"
         }
-        for one in self._surveys.values():  # what `import *` brings into a file can be imported from it
-            found |= {(key[0], one.path, *key[2:]) for key in found if len(key) > 2 and key[1] in one.stars}
+        for survey in self._surveys.values():  # what `import *` brings into a file can be imported from it
+            found |= {(key[0], survey.path, *key[2:]) for key in found if len(key) > 2 and key[1] in survey.stars}
         return found
 
     def _find_canonical(self, key: Key) -> Key:

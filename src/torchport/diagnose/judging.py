@@ -77,12 +77,12 @@ def _in_time(heads: Sequence[Event]) -> list[Event]:
 
 
 def _confidence(first: Event, others: Sequence[Event]) -> tuple[str, str]:
-    rivals = [one for one in others if one.row.role is Role.CAUSE and one.row.name != first.row.name]
+    rivals = [other for other in others if other.row.role is Role.CAUSE and other.row.name != first.row.name]
     if first.row.role in (Role.PEER, Role.EFFECT, Role.OUTCOME):
         return "low", "it shows that something failed elsewhere, and not what"
     if first.row.role in (Role.CODE, Role.SCRIPT):
         return ("medium", "the code is general" if first.row.role is Role.CODE else "no row knows this exception")
-    timeless = any(one.when is None for one in (first, *rivals))
-    if rivals and timeless and {one.file for one in rivals} != {first.file}:
+    timeless = any(rival.when is None for rival in (first, *rivals))
+    if rivals and timeless and {rival.file for rival in rivals} != {first.file}:
         return "medium", "other causes are named too, and not all lines have a time"
     return "high", "the first in time that explains the others" if others else "the only cause that is named"

@@ -135,7 +135,7 @@ def _official(first: Event, events: Sequence[Event]) -> str:
     """CANN's own words where the row has only a code's general meaning."""
     if first.row.role is not Role.CODE:
         return ""
-    near = [one.text for one in events if 0 <= one.line - first.line < BELONGS]
+    near = [event.text for event in events if 0 <= event.line - first.line < BELONGS]
     return next(filter(None, map(official.words_for, near)), "")
 
 
@@ -191,7 +191,7 @@ def _evidence(event: Event, same: Sequence[Event]) -> dict[str, Any]:
         "at": event.at,
         "ranks": list(ranks),
         "seen": len(same),
-        "proof": [{"file": one.file, "line": one.line, "text": one.text.strip()} for one in lines[:PROOF]],
+        "proof": [{"file": line.file, "line": line.line, "text": line.text.strip()} for line in lines[:PROOF]],
     }
 
 

@@ -44,7 +44,10 @@ def collect_bundle_files(checks: Sequence[Check], logs: Sequence[Path] = ()) -> 
         for name, value in sorted(os.environ.items())
         if _NAMES.fullmatch(name)
     }
-    found = sorted({f"{one.name}=={one.version}" for one in importlib.metadata.distributions()}, key=str.lower)
+    found = sorted(
+        {f"{distribution.name}=={distribution.version}" for distribution in importlib.metadata.distributions()},
+        key=str.lower,
+    )
     texts = {
         "doctor.json": json.dumps(rows, indent=1),
         "environment.txt": "".join(f"{name}={value}\n" for name, value in variables.items()),

@@ -79,4 +79,8 @@ def _table(machine: Machine, name: str) -> str:
     servers = table.get("server_list") if isinstance(table, dict) else None
     if not isinstance(servers, list) or not servers:
         return "has no server_list"
-    return "" if all(isinstance(one, dict) and one.get("device") for one in servers) else "has a server without devices"
+    return (
+        ""
+        if all(isinstance(server, dict) and server.get("device") for server in servers)
+        else "has a server without devices"
+    )

@@ -142,9 +142,9 @@ def _kept(
     while process.poll() is None:
         if select.select([told], [], [], POLL_SECONDS)[0]:
             if os.read(told, 1) == STOP:
-                for one in list_descendants():
-                    if _is_python(one):
-                        _signal(one, signal.SIGUSR1)
+                for descendant in list_descendants():
+                    if _is_python(descendant):
+                        _signal(descendant, signal.SIGUSR1)
                 time.sleep(STACK_SECONDS)
             elif os.getppid() != parent:
                 grace = 0.0  # who waits for us was killed, and may be started again
@@ -161,8 +161,8 @@ def _as_before() -> None:
 
 def _end_all(process: subprocess.Popen[bytes], grace: float) -> None:
     deadline = time.monotonic() + grace
-    for one in list_descendants() if grace else ():
-        _signal(one, signal.SIGTERM)
+    for descendant in list_descendants() if grace else ():
+        _signal(descendant, signal.SIGTERM)
     while (left := list_descendants()) and time.monotonic() < deadline:
         process.poll()
         _reap(process.pid)

@@ -144,7 +144,7 @@ class _Runs:
         options = session.Options(
             str(place),
             side=side,
-            roots=[str(one) for one in self._plan.list_viewed_folders()],
+            roots=[str(folder) for folder in self._plan.list_viewed_folders()],
             steps=self._plan.steps,
             **changes,
         )

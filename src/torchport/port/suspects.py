@@ -29,9 +29,12 @@ MOST_BYTES = 4 << 30  # of operators on each side
 def find_parting_step(findings: tuple[Finding, ...]) -> int | None:
     """The first step in which the runs part; None where they do not, or nobody knows in which."""
     steps = [
-        int(one.evidence["step"])
-        for one in findings
-        if one.code in PARTED and one.severity == Severity.ERROR and one.evidence and "step" in one.evidence
+        int(finding.evidence["step"])
+        for finding in findings
+        if finding.code in PARTED
+        and finding.severity == Severity.ERROR
+        and finding.evidence
+        and "step" in finding.evidence
     ]
     return min(steps, default=None)
 
@@ -65,7 +68,7 @@ def add_suspects(plan: Plan, folder: Path, result: Result[Comparison], progress:
         found: Culprit | None
         if plan.reference is None:
             found = find_culprit(folder / REFERENCE, folder / NPU)
-        elif any(one.steps for one in Operators.read(plan.kept_in(REFERENCE)).processes):
+        elif any(process.steps for process in Operators.read(plan.kept_in(REFERENCE)).processes):
             found = find_culprit(plan.kept_in(REFERENCE), folder / NPU)
         else:
             found = find_port_culprit(folder / NPU)

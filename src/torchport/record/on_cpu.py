@@ -103,7 +103,7 @@ def _somewhere(torch: Any, value: Any, device: str) -> bool:
     if isinstance(value, torch.Tensor):
         return bool(value.device.type == device)
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return any(_somewhere(torch, one, device) for one in parts)
+    return any(_somewhere(torch, part, device) for part in parts)
 
 
 def compute_on_host(torch: Any, func: Any, args: Any, kwargs: Any, device: str) -> Any:
@@ -122,7 +122,7 @@ def _by_reference(torch: Any, func: Any, reference: Any, args: Any, kwargs: Any,
     """A reference gives what it judges; the rest (a mask of the device's own layout) is the device's."""
     schema = func._schema
     if "made" in reference.__code__.co_varnames[: reference.__code__.co_argcount] or any(
-        one.alias_info is not None for one in schema.arguments
+        argument.alias_info is not None for argument in schema.arguments
     ):
         raise UnknownCallError("it draws, or writes what it is given")
     own = func(*args, **kwargs)

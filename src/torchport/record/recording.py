@@ -305,8 +305,8 @@ class Recording:
     @property
     def trained(self) -> tuple[Process, ...]:
         """The processes that did a step, by rank. Several ranks of a job, or the one process of a script."""
-        training = tuple(one for one in self.processes if one.of_kind("loss") or one.of_kind("step"))
-        return training or tuple(one for one in self.processes if one.steps)[:1]
+        training = tuple(process for process in self.processes if process.of_kind("loss") or process.of_kind("step"))
+        return training or tuple(process for process in self.processes if process.steps)[:1]
 
     @property
     def steps(self) -> int:
@@ -315,7 +315,7 @@ class Recording:
 
     def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
         """The events of one kind in all processes, rank by rank."""
-        return [event for one in self.processes for event in one.of_kind(kind)]
+        return [event for process in self.processes for event in process.of_kind(kind)]
 
     @property
     def status(self) -> int | None:

@@ -96,7 +96,7 @@ class States(Part):
             state = {
                 "tensors": {name: _kept(one) for name, one in self._tensors()},
                 "optimizers": {
-                    number: [_copied(torch, optimizer.state.get(one, {})) for one in _parameters(optimizer)]
+                    number: [_copied(torch, optimizer.state.get(parameter, {})) for parameter in _parameters(optimizer)]
                     for number, optimizer in self._stepping()
                 },
                 "scalers": [_scale(one) for one in self._alive(self._scalers)],

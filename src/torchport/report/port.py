@@ -61,9 +61,9 @@ def render_compare(result: Result[Comparison], width: int | None = None, colour:
 def select_shown_findings(findings: Iterable[Finding]) -> list[Finding]:
     """What a person has to know; the diff shows what was converted, a line of its own which files differ."""
     return [
-        one
-        for one in findings
-        if one.severity is not Severity.INFO or (one.code.startswith("TP3") and one.code != _FILE)
+        finding
+        for finding in findings
+        if finding.severity is not Severity.INFO or (finding.code.startswith("TP3") and finding.code != _FILE)
     ]
 
 

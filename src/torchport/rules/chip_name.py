@@ -26,7 +26,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         return
     for compare in module.iter_nodes(ast.Compare):
         operands = [compare.left, *compare.comparators]
-        if any(_is_name(module, one, names) for one in operands):
+        if any(_is_name(module, operand, names) for operand in operands):
             yield from _words(module, operands)
     for call in module.iter_nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
@@ -51,7 +51,9 @@ def _lookups(module: Module) -> Iterator[tuple[ast.Dict, ast.expr]]:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args
     ]
     for owner, key in asked:
-        tables = [one.value for one in module.names.find_bindings(owner)] if isinstance(owner, ast.Name) else [owner]
+        tables = (
+            [binding.value for binding in module.names.find_bindings(owner)] if isinstance(owner, ast.Name) else [owner]
+        )
         yield from ((table, key) for table in tables if isinstance(table, ast.Dict))
 
 

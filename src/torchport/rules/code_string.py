@@ -66,7 +66,7 @@ def _given(module: Module) -> Iterator[ast.expr]:
         positions = _TAKES_CODE.get(name)
         if positions is not None:
             yield from (call.args[position] for position in positions if position < len(call.args))
-            yield from (one.value for one in call.keywords if one.arg in _KEYWORDS)
+            yield from (keyword.value for keyword in call.keywords if keyword.arg in _KEYWORDS)
         elif name.startswith("subprocess.") and call.args and isinstance(call.args[0], ast.List | ast.Tuple):
             words = call.args[0].elts
             for option, code in itertools.pairwise(words):

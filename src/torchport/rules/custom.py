@@ -143,7 +143,7 @@ def _finding(module: Module, function: ast.expr, old: str, new: str) -> Finding:
 
 
 def _argument(module: Module, call: ast.Call, position: int, new: str) -> Iterator[Finding]:
-    if position >= len(call.args) or any(isinstance(one, ast.Starred) for one in call.args[: position + 1]):
+    if position >= len(call.args) or any(isinstance(arg, ast.Starred) for arg in call.args[: position + 1]):
         yield CUSTOM.make_finding(
             module,
             call,

@@ -74,7 +74,7 @@ def _asks_for_devices(test: ast.expr) -> bool:
 
 def _of_one(call: ast.Call) -> bool:
     """Whether the call names one device: `device_ids=[0]`."""
-    ids = [one.value for one in call.keywords if one.arg == "device_ids"] + call.args[1:2]
+    ids = [keyword.value for keyword in call.keywords if keyword.arg == "device_ids"] + call.args[1:2]
     return bool(ids) and isinstance(ids[0], ast.List | ast.Tuple) and len(ids[0].elts) == 1
 
 

@@ -65,7 +65,9 @@ def find_device_literals(module: Module) -> Iterator[tuple[Hashable, Edit | None
     for node, text in _literals(module):
         yield node, _edit(module, node, text)
     for call in module.iter_nodes(ast.Call):
-        if module.resolve_name(call.func) == "builtins.dict" and any(one.arg == "cuda" for one in call.keywords):
+        if module.resolve_name(call.func) == "builtins.dict" and any(
+            keyword.arg == "cuda" for keyword in call.keywords
+        ):
             yield ("keys", module.flow.find(call)), None
 
 
@@ -175,7 +177,7 @@ def _asks(module: Module, test: ast.expr) -> bool:
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             values = [binding.value for binding in module.names.find_bindings(part)]
             calls = [value.func for value in values if isinstance(value, ast.Call)]
-            if len(values) == 1 and [module.resolve_name(one) for one in calls] == ["torch.cuda.is_available"]:
+            if len(values) == 1 and [module.resolve_name(call) for call in calls] == ["torch.cuda.is_available"]:
                 return True
     return False
 

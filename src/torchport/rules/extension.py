@@ -77,7 +77,7 @@ def _sites(module: Module, wanted: Callable[[ast.Call], bool]) -> str:
 def _is_of(module: Module, site: ast.Call, built: ast.Call) -> bool:
     """Whether a call is one of a function of the module that `m = load(...)` gives."""
     owner = site.func.value if isinstance(site.func, ast.Attribute) else None
-    return isinstance(owner, ast.Name) and any(one.value is built for one in module.names.find_bindings(owner))
+    return isinstance(owner, ast.Name) and any(binding.value is built for binding in module.names.find_bindings(owner))
 
 
 def _sources(call: ast.Call) -> list[str]:

@@ -87,7 +87,7 @@ class PlainWords:
             outer = module.get_parent(above)
             if isinstance(outer, ast.Assign | ast.AugAssign):
                 targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
-                if any(isinstance(one, ast.Name) and one.id in _NAME_LISTS for one in targets):
+                if any(isinstance(target, ast.Name) and target.id in _NAME_LISTS for target in targets):
                     return "a name of this module"
             if not is_command_line(above) and _other_things(above.elts):
                 return "one of several names"

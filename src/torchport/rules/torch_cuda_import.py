@@ -50,7 +50,8 @@ def _with_torch(module: Module, node: ast.Import) -> str:
     """What to import so that the scope has the name torch, and torch an NPU."""
     bindings = module.names.scope_of(node).bindings.get("torch", [])
     plain = any(
-        isinstance(one.node, ast.Import) and any(alias.name == "torch" for alias in one.node.names) for one in bindings
+        isinstance(binding.node, ast.Import) and any(alias.name == "torch" for alias in binding.node.names)
+        for binding in bindings
     )
     return "torch_npu" if plain else "torch, torch_npu"
 

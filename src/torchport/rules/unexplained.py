@@ -102,9 +102,9 @@ class _Seen:
 
     def examine_name(self, node: ast.Name) -> Mention:
         bindings = self._module.names.find_bindings(node)
-        imported = [one.target for one in bindings if one.how is Binds.IMPORT]
+        imported = [binding.target for binding in bindings if binding.how is Binds.IMPORT]
         if len(bindings) > len(imported):
-            own = next(one for one in bindings if one.how is not Binds.IMPORT)
+            own = next(binding for binding in bindings if binding.how is not Binds.IMPORT)
             return Mention(node, node.id, _here(own.node))
         if imported:
             return Mention(node, node.id, f"imported from {imported[0]}, of which its import speaks")

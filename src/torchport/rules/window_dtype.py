@@ -45,7 +45,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 
 def _names_torch(module: Module) -> bool:
     return any(
-        isinstance(node, ast.Import) and any(one.name == "torch" and one.asname is None for one in node.names)
+        isinstance(node, ast.Import) and any(name.name == "torch" and name.asname is None for name in node.names)
         for node in module.tree.body
     )
 

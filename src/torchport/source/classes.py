@@ -38,7 +38,7 @@ class Classes:
         """The attribute that `parser.add_argument("--device")` makes; empty for another call."""
         if not isinstance(node.func, ast.Attribute) or node.func.attr != "add_argument":
             return ""
-        words = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        words = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         for keyword in node.keywords:
             if keyword.arg == "dest" and isinstance(keyword.value, ast.Constant):
                 return str(keyword.value.value) if words else ""

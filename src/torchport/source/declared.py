@@ -63,7 +63,7 @@ class _Declarations:
             self._construct(node, owner)
         elif word in _RECORDS or (fields := self._record(node.func)) is not None:
             given = [] if word in _RECORDS else list(zip(fields or (), node.args, strict=False))
-            for name, value in [*given, *((one.arg, one.value) for one in node.keywords)]:
+            for name, value in [*given, *((keyword.arg, keyword.value) for keyword in node.keywords)]:
                 if name is not None:
                     self._flow.unite(value, self._flow.make_option_key(name))
 
@@ -101,7 +101,7 @@ class _Declarations:
                 if isinstance(fields, ast.Constant):
                     return str(fields.value).replace(",", " ").split()
                 if isinstance(fields, ast.List | ast.Tuple):
-                    return [str(one.value) for one in fields.elts if isinstance(one, ast.Constant)]
+                    return [str(elt.value) for elt in fields.elts if isinstance(elt, ast.Constant)]
         return None
 
     # -- enumerations ------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class _Declarations:
 
     def _option(self, function: _Definition, decorator: ast.Call) -> None:
         """`@click.option("--device", default="cuda", type=click.Choice(["cuda", "cpu"]))`."""
-        words = [str(one.value) for one in decorator.args if isinstance(one, ast.Constant)]
+        words = [str(arg.value) for arg in decorator.args if isinstance(arg, ast.Constant)]
         plain = [word for word in words if not word.startswith("-")]
         long_words = plain or [word for word in words if word.startswith("--")] or words
         if not long_words:
@@ -188,7 +188,7 @@ class _Declarations:
         if isinstance(words, ast.Constant):
             names = [word.strip() for word in str(words.value).split(",") if word.strip()]
         elif isinstance(words, ast.List | ast.Tuple):
-            names = [str(one.value) for one in words.elts if isinstance(one, ast.Constant)]
+            names = [str(elt.value) for elt in words.elts if isinstance(elt, ast.Constant)]
         else:
             return
         variables = [self._flow.make_variable_key(name, self._names.scopes[function]) for name in names]
@@ -211,7 +211,7 @@ class _Declarations:
                     for node in ast.walk(function)
                     if isinstance(node, ast.Attribute) and node.attr == "param" and _last(node.value) == "request"
                 ]
-                values = [one.args[0] if isinstance(one, ast.Call) and one.args else one for one in keyword.value.elts]
+                values = [elt.args[0] if isinstance(elt, ast.Call) and elt.args else elt for elt in keyword.value.elts]
                 self._flow.unite(("param", function), *asked, *values)
 
     def unite_fixtures(self) -> None:

@@ -192,7 +192,7 @@ class Flow(Equivalence):
         for node in ast.walk(annotation) if annotation is not None else ():
             values = [node]
             if isinstance(node, ast.Name):
-                values += [one.value for one in self._names.find_bindings(node) if one.value is not None]
+                values += [binding.value for binding in self._names.find_bindings(node) if binding.value is not None]
             for value in values:
                 if isinstance(value, ast.Subscript) and (self._names.resolve_name(value.value) or "").endswith(
                     ".Literal"

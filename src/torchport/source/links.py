@@ -141,9 +141,9 @@ class _Links:
     def _attributes(self, owner: ast.ClassDef) -> set[str]:
         """The names of attributes that the class and its bases in this file read or write."""
         found: set[str] = set()
-        for one in self._module.classes.iter_class_and_bases(owner):
-            found |= self._module.names.scopes[one].bindings.keys()
-            found |= self._of_self.get(one, set())
+        for base in self._module.classes.iter_class_and_bases(owner):
+            found |= self._module.names.scopes[base].bindings.keys()
+            found |= self._of_self.get(base, set())
         return found
 
     @functools.cached_property

@@ -67,7 +67,7 @@ def _named(draws: Draws, operator: str, function: Callable[..., Any]) -> Callabl
     def kernel(original: Any, *args: Any, **kwargs: Any) -> Any:
         def native(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            given = [one for one in (*args, kwargs.get("generator")) if isinstance(one, kind)]
+            given = [arg for arg in (*args, kwargs.get("generator")) if isinstance(arg, kind)]
             if draws.generators.get_stream(given[0] if given else None) is not None:
                 draws.leave_to_torch(operator)
             return result
@@ -130,14 +130,16 @@ class _Operators:
         first = tensors[0]
         stream = self._draws.generators.get_stream(generator)
         on_host = first.device.type == "cpu"
-        fits = all(one.is_floating_point() for one in tensors) and all(one.device == first.device for one in tensors)
+        fits = all(tensor.is_floating_point() for tensor in tensors) and all(
+            tensor.device == first.device for tensor in tensors
+        )
         if fits and stream is not None:
             # A look at a device's tensor would wait for the device.
             fits = (not on_host or not bool((std < 0).any())) if isinstance(std, torch.Tensor) else std >= 0
         if not fits or stream is None:
             more = {} if out is None else {"out": out}
             return original(mean, std, generator=generator, **more)
-        shape = torch.broadcast_shapes(*(one.shape for one in tensors))
+        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
         drawn = torch.empty(shape, dtype=first.dtype, device=first.device).normal_(generator=generator)
         drawn = drawn.mul_(std).add_(mean)
         return drawn if out is None else out.resize_(shape).copy_(drawn)
@@ -259,8 +261,8 @@ class _Operators:
 
         def kernel(original: Any, *arguments: Any) -> Any:
             torch = self._torch
-            tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
-            generator = next((one for one in arguments[len(tensors) :] if one is not None), None)
+            tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+            generator = next((argument for argument in arguments[len(tensors) :] if argument is not None), None)
             key = self._key(kind, tensors[0], generator)
             return original(*tensors, generator if key is None else self._draws.make_cpu_generator(key))
 

@@ -94,8 +94,8 @@ class Trials:
     def normal_of(self, mean: Any, std: Any = 1.0, *, generator: Any = None, out: Any = None) -> Trial | None:
         torch = self._torch
         tensors = [one for one in (mean, std) if isinstance(one, torch.Tensor)]
-        shape = torch.broadcast_shapes(*(one.shape for one in tensors))
-        if not all(one.is_floating_point() for one in tensors) or not 0 < math.prod(shape) <= MOST:
+        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        if not all(tensor.is_floating_point() for tensor in tensors) or not 0 < math.prod(shape) <= MOST:
             return None
 
         def draw(original: Any) -> Drawn:

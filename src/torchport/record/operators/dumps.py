@@ -56,7 +56,7 @@ def convert_dumps(folder: Path, out: Path) -> int:
             raise TorchportError(
                 f"{path} cannot be read: {error.strerror}", hint="Copy it again, or leave it out."
             ) from error
-        inputs, outputs = ([_added(tables, one) for one in tensors[kind]] for kind in ("input", "output"))
+        inputs, outputs = ([_added(tables, tensor) for tensor in tensors[kind]] for kind in ("input", "output"))
         tables.add_call(
             f"cann::{match['type']}",
             "",

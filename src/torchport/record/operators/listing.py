@@ -62,13 +62,18 @@ def build_overview(path: Path) -> dict[str, Any]:
         "status": recorded.recording.status,
         "steps": recorded.recording.steps,
         "processes": found,
-        "notes": [str(event["text"]) for one in others for event in one.of_kind("note")],
+        "notes": [str(event["text"]) for other in others for event in other.of_kind("note")],
         "damaged": sorted(damaged.values()),
     }
 
 
 def _events(recorded: Operators, pid: int) -> list[Any]:
-    return [event for one in recorded.recording.processes if one.pid == pid for event in one.of_kind("operators")]
+    return [
+        event
+        for process in recorded.recording.processes
+        if process.pid == pid
+        for event in process.of_kind("operators")
+    ]
 
 
 def overview_lines(shown: dict[str, Any]) -> list[str]:
@@ -157,7 +162,7 @@ def plain_call(call: Call) -> dict[str, Any]:
         "arguments": call.arguments,
         "results": call.results,
         "inputs": [plain_tensor(one) for one in call.inputs],
-        "outputs": [plain_tensor(one) for one in call.outputs],
+        "outputs": [plain_tensor(output) for output in call.outputs],
         "written": [plain_tensor(one) for one in call.written],
     }
 

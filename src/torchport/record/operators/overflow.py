@@ -97,14 +97,14 @@ def find_first_overflow(step: Step, number: int, rank: int | None = None) -> Ove
     for call in step.calls():
         if call.name.startswith("module::") or call.name.partition("::")[2] in MEMORY:
             continue
-        for one in (*call.outputs, *call.written):
-            what = _what(one)
-            if one is None or not what:
+        for output in (*call.outputs, *call.written):
+            what = _what(output)
+            if output is None or not what:
                 continue
             if found is not None:
                 after += 1
                 break
-            if _made(call, one, what[0]):
+            if _made(call, output, what[0]):
                 found = Overflow(
                     number,
                     rank,
@@ -114,8 +114,8 @@ def find_first_overflow(step: Step, number: int, rank: int | None = None) -> Ove
                     call.module,
                     call.source,
                     *what,
-                    one.dtype,
-                    one.shape,
+                    output.dtype,
+                    output.shape,
                     [_given(given) for given in call.inputs if given is not None and given.statistics],
                 )
                 break

@@ -42,6 +42,6 @@ def npu_bmmV2(torch: Any, left: Any, right: Any, sizes: Sequence[int]) -> list[A
 def _differentiated(torch: Any, function: Any, given: Sequence[Any], grad: Any, mask: Sequence[bool]) -> list[Any]:
     with torch.enable_grad():
         leaves = [one.detach().requires_grad_(bool(wanted)) for one, wanted in zip(given, mask, strict=True)]
-        wanted = [one for one in leaves if one.requires_grad]
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
         found = iter(torch.autograd.grad(function(*leaves), wanted, grad))
-    return [next(found) if one.requires_grad else None for one in leaves]
+    return [next(found) if leaf.requires_grad else None for leaf in leaves]

@@ -99,7 +99,7 @@ def _lstm(net: Net, steps: Any, hidden: Any, cell: Any) -> tuple[Any, list[Any],
             for place, state in enumerate((h, c)):
                 ends[place].append(state)
         steps = torch.cat(outs, -1)
-    return steps, [torch.stack(one) for one in ends], [torch.stack(one) for one in kept]
+    return steps, [torch.stack(end) for end in ends], [torch.stack(one) for one in kept]
 
 
 def _lstm_npu(
@@ -133,7 +133,7 @@ def _lstm_gradients(
     torch = net.torch
     i, g, f, o, h, c, tanh = kept
     width = h.shape[-1]
-    by_steps, by_hidden, by_cell = (one.clone() for one in grads)
+    by_steps, by_hidden, by_cell = (grad.clone() for grad in grads)
     by_params: list[list[Any]] = [[] for _ in net.cells]
     for layer in range(len(net.cells) - net.directions, -1, -net.directions):
         below = range(layer - net.directions, layer)

@@ -107,7 +107,7 @@ def _kernels(torch: Any, casts: Casts, half: Callable[[], Any]) -> dict[str, Ker
             with without_autocast(keys):
                 args = with_tensors(torch, places, args)
                 wanted = dtype((*args, *kwargs.values()))
-                args = tuple(casts.cast_tensors(one, wanted) for one in args)
+                args = tuple(casts.cast_tensors(arg, wanted) for arg in args)
                 kwargs = {name: casts.cast_tensors(one, wanted) for name, one in kwargs.items()}
                 return operator(*args, **kwargs)
 

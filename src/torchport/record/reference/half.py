@@ -148,7 +148,7 @@ class _Kernels:
 
         def in_float32(keys: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             args = with_tensors(torch, places, args)
-            large = [widened(one) for one in args]
+            large = [widened(arg) for arg in args]
             named = {name: widened(one) for name, one in kwargs.items()}
             results = kernel.call_boxed(keys, *large, **named)
             targets = [
@@ -163,7 +163,7 @@ class _Kernels:
                     target.copy_(value)
             if returns_argument:
                 return targets[0][0]
-            first = next(one.dtype for one in (*args, *kwargs.values()) if is_half(one))
+            first = next(arg.dtype for arg in (*args, *kwargs.values()) if is_half(arg))
 
             def narrowed(result: Any, source: int | None) -> Any:
                 if not isinstance(result, tensor) or result.dtype is not wide or source is None:
@@ -177,8 +177,8 @@ class _Kernels:
             return narrowed(results, -1)
 
         def call(keys: Any, *args: Any, **kwargs: Any) -> Any:
-            for one in args:
-                if isinstance(one, tensor) and one.dtype in half:
+            for arg in args:
+                if isinstance(arg, tensor) and arg.dtype in half:
                     return in_float32(keys, args, kwargs)
             return kernel.call_boxed(keys, *with_tensors(torch, places, args), **kwargs)
 

@@ -28,7 +28,7 @@ def with_tensors(torch: Any, places: tuple[int, ...], args: tuple[Any, ...]) -> 
     """
     if not any(place < len(args) and isinstance(args[place], (int, float, complex)) for place in places):
         return args
-    dtype = next((one.dtype for one in args if isinstance(one, torch.Tensor)), None)
+    dtype = next((arg.dtype for arg in args if isinstance(arg, torch.Tensor)), None)
     return tuple(
         torch.scalar_tensor(one, dtype=dtype) if place in places and isinstance(one, (int, float, complex)) else one
         for place, one in enumerate(args)

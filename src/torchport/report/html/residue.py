@@ -23,8 +23,8 @@ def render_residue_section(result: Result[Any]) -> str:
     if not mentions:
         return ""
     parts = []
-    for kind in dict.fromkeys([*_MEANINGS, *(str(one["is"]) for one in mentions)]):
-        some = [one for one in mentions if str(one["is"]) == kind]
+    for kind in dict.fromkeys([*_MEANINGS, *(str(mention["is"]) for mention in mentions)]):
+        some = [mention for mention in mentions if str(mention["is"]) == kind]
         if some:
             places = "".join(
                 f"<tr><td>{escape(str(one['path']))}:{int(one['line'])}</td><td><code>{escape(str(one['word']))}</code></td>"

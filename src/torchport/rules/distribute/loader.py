@@ -27,7 +27,7 @@ def training_loops(script: Script, loader: ast.Call) -> list[BatchLoop]:
 def _alone(script: Script, loop: BatchLoop) -> bool:
     """Whether a loop that trains under some condition trains on one loader, and in other calls on none."""
     others = [one for one in script.batch_loops if one.node is loop.node and one.loaders != loop.loaders]
-    return len(loop.loaders) == 1 and not any(one.trains for one in others)
+    return len(loop.loaders) == 1 and not any(other.trains for other in others)
 
 
 def check_script(script: Script) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ def _splits(script: Script) -> Iterator[Finding]:
 
 def sampled_loaders(script: Script) -> list[ast.Call]:
     """The loaders that get a sampler."""
-    return [one for one in script.loaders if training_loops(script, one) and not _edits(script, one)[1]]
+    return [loader for loader in script.loaders if training_loops(script, loader) and not _edits(script, loader)[1]]
 
 
 def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ def _with_sampler(script: Script, loader: ast.Call, shared: bool) -> Iterator[Fi
         )
         return
     chosen = bool(_other_calls(script, loader))
-    review = shared or chosen or any(one.arg is None for one in loader.keywords)
+    review = shared or chosen or any(keyword.arg is None for keyword in loader.keywords)
     yield RULE.make_finding(
         script,
         loader,

@@ -140,7 +140,9 @@ def _replaced(script: Script, call: ast.Call) -> Finding:
     text = script.get_source(inner)
     if whole is not call:
         text += script.text.decode_range(script.text.span(call)[1], script.text.span(whole)[1])
-    around = next((one for one in script.names.iter_ancestors(call) if isinstance(one, ast.Assign)), None)
+    around = next(
+        (ancestor for ancestor in script.names.iter_ancestors(call) if isinstance(ancestor, ast.Assign)), None
+    )
     name = ast.unparse(around.targets[0]) if around is not None and around.value is whole else ""
     later = [
         statement

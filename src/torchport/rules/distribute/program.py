@@ -126,7 +126,9 @@ def _clash(main: Script, beside: list[Module]) -> bool:
     files = {module.text.path for module in beside}
     for module in (*beside, main):
         for name, bindings in module.names.scopes[module.tree].bindings.items():
-            targets = {one.target if one.how is Binds.IMPORT else f"{module.text.path}:{name}" for one in bindings}
+            targets = {
+                binding.target if binding.how is Binds.IMPORT else f"{module.text.path}:{name}" for binding in bindings
+            }
             if module is main:
                 targets = {target for target in targets if not _comes_from(main, target, files)}
             meant.setdefault(name, set()).update(targets)

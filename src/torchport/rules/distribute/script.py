@@ -120,7 +120,7 @@ class Script(Module):
         phases = [
             above for above in self.names.iter_ancestors(loop) if isinstance(above, ast.For) and _is_literal(above.iter)
         ]
-        words = [[(one.target, word.value) for word in one.iter.elts] for one in phases]  # type: ignore[attr-defined]
+        words = [[(phase.target, word.value) for word in phase.iter.elts] for phase in phases]  # type: ignore[attr-defined]
         for call, *chosen in itertools.product((*calls, None)[: len(calls) or 1], *words):
             known = self.bind_constants(call, around, {}) if call is not None and around is not None else {}
             known |= {target.id: word for target, word in chosen if isinstance(target, ast.Name)}
@@ -190,8 +190,8 @@ class Script(Module):
             defaults[name.arg] = default
         for name, optional in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
             defaults |= {name.arg: optional} if optional is not None else {}
-        starred = any(isinstance(one, ast.Starred) for one in call.args) or any(
-            one.arg is None for one in call.keywords
+        starred = any(isinstance(arg, ast.Starred) for arg in call.args) or any(
+            keyword.arg is None for keyword in call.keywords
         )
         found: dict[str, object] = {}
         for name in () if starred else (*names, *function.args.kwonlyargs):
@@ -474,5 +474,5 @@ class Script(Module):
 def _is_literal(node: ast.expr) -> bool:
     """Whether this is a list of words."""
     return isinstance(node, ast.List | ast.Tuple) and all(
-        isinstance(one, ast.Constant) and isinstance(one.value, str) for one in node.elts
+        isinstance(elt, ast.Constant) and isinstance(elt.value, str) for elt in node.elts
     )

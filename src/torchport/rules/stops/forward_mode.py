@@ -32,7 +32,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 def _is_reverse(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         values = [binding.value for binding in module.names.find_bindings(node)]
-        return any(isinstance(one, ast.Call) and module.resolve_name(one.func) in _REVERSE for one in values)
+        return any(isinstance(value, ast.Call) and module.resolve_name(value.func) in _REVERSE for value in values)
     return isinstance(node, ast.Call) and module.resolve_name(node.func) in _REVERSE
 
 

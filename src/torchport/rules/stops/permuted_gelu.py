@@ -30,7 +30,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 def _is_permuted(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Name):
         values = [binding.value for binding in module.names.find_bindings(node)]
-        return bool(values) and all(one is not None and _permutes(one) for one in values)
+        return bool(values) and all(value is not None and _permutes(value) for value in values)
     return _permutes(node)
 
 

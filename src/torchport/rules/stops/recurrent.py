@@ -61,7 +61,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 
 
 def _given(call: ast.Call, position: int, name: str) -> ast.expr | None:
-    if any(isinstance(one, ast.Starred) for one in call.args):
+    if any(isinstance(arg, ast.Starred) for arg in call.args):
         return None
     return find_keyword(call, name) or (call.args[position] if position < len(call.args) else None)
 

@@ -86,8 +86,8 @@ def infer_dtype_and_device(module: Module, node: ast.expr, depth: int = _DEPTH) 
             return infer_dtype_and_device(module, owner, depth - 1)
         case ast.Name():
             found = {
-                infer_dtype_and_device(module, one.value, depth - 1) if one.value is not None else Seen()
-                for one in module.names.find_bindings(node)
+                infer_dtype_and_device(module, binding.value, depth - 1) if binding.value is not None else Seen()
+                for binding in module.names.find_bindings(node)
             }
             return found.pop() if len(found) == 1 else Seen()
         case _:
@@ -106,8 +106,8 @@ def made_on_cpu(module: Module, node: ast.expr, depth: int = _DEPTH) -> bool:
             formats = method == "to" and not node.args and {word.arg for word in node.keywords} == {"memory_format"}
             return (keeps or formats) and made_on_cpu(module, owner, depth - 1)
         case ast.Name():
-            values = [one.value for one in module.names.find_bindings(node)]
-            return bool(values) and all(one is not None and made_on_cpu(module, one, depth - 1) for one in values)
+            values = [binding.value for binding in module.names.find_bindings(node)]
+            return bool(values) and all(value is not None and made_on_cpu(module, value, depth - 1) for value in values)
         case _:
             return False
 
@@ -120,7 +120,7 @@ def _of_method(module: Module, call: ast.Call, method: str, before: Seen) -> See
     if method in _CASTS:
         return _cast(before, _CASTS[method])
     if method in ("to", "type"):
-        names = [module.resolve_name(one) or "" for one in (*call.args, *(word.value for word in call.keywords))]
+        names = [module.resolve_name(arg) or "" for arg in (*call.args, *(word.value for word in call.keywords))]
         moves = any(word.arg == "device" for word in call.keywords) or bool(
             call.args and not names[0].startswith("torch.") and method == "to"
         )

@@ -36,11 +36,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
                 hint="Use `torchport run`, which mends it; torch.optim.SGD and Adagrad take the gradients of a sparse "
                 "Embedding as it is, or leave out sparse=True.",
             )
-        elif name in _PRODUCTS and any(is_sparse(module, one) for one in call.args):
+        elif name in _PRODUCTS and any(is_sparse(module, arg) for arg in call.args):
             yield RULE.make_finding(module, call, f"torch_npu refuses {name} of a sparse tensor", hint=_HINT)
         elif isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS and not name:
             message = f"torch_npu refuses {call.func.attr} of a sparse tensor"
-            for _ in [one for one in (call.func.value, *call.args) if is_sparse(module, one)][:1]:
+            for _ in [arg for arg in (call.func.value, *call.args) if is_sparse(module, arg)][:1]:
                 yield RULE.make_finding(module, call, message, hint=_HINT)
     for product in module.iter_nodes(ast.BinOp):
         if isinstance(product.op, ast.MatMult) and (
@@ -63,7 +63,7 @@ def is_sparse(module: Module, node: ast.expr, depth: int = 4) -> bool:
     if isinstance(node, ast.Name):
         # a parameter that is made sparse under its own name has no value of its own
         values = [binding.value for binding in module.names.find_bindings(node) if binding.value is not None]
-        return bool(values) and all(is_sparse(module, one, depth - 1) for one in values)
+        return bool(values) and all(is_sparse(module, value, depth - 1) for value in values)
     return False
 
 
