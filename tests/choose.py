@@ -2,8 +2,8 @@
 
 A name chooses the folders of that name and the files with it in their names: `index` the folder tests/vnpu/ops/index and
 others. With --changed the paths that git reports as changed against HEAD, or as new, choose: a test chooses itself, any
-other file the tests that name its module or have its stem as a word of their names, and if there are none a source of C++ the
-tests of its library. A source of operators, csrc/opapi/<family>/*, chooses among the tests of its family alone. It is a
+other file the tests that name its module or have its stem as a word of their names, and if there are none the tests
+in HOMES: a source of C++ the tests of its library, a table the tests of its rows. A source of operators, csrc/opapi/<family>/*, chooses among the tests of its family alone. It is a
 guess for the daily round; `make check` runs everything.
 
     python tests/choose.py [--changed] NAME...
@@ -18,11 +18,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("tests/unit", "tests/vnpu")
-# The tests of a library, for a source that no test is named after.
-LIBRARIES = {
-    "csrc/opapi": "tests/vnpu/ops",
-    "csrc/hccl": "tests/vnpu/distributed",
-    "csrc/msprof": "tests/vnpu/profiler",
+# The tests of a folder's files, for a file that no test is named after. The first that fits counts.
+HOMES = {
+    "csrc/opapi/aclnn/work.toml": ("tests/unit/test_operator_table.py", "tests/vnpu/ops/test_counted_work.py"),
+    "csrc/opapi": ("tests/vnpu/ops",),
+    "csrc/hccl": ("tests/vnpu/distributed",),
+    "csrc/msprof": ("tests/vnpu/profiler",),
+    "src/torchport/rules/files": ("tests/unit/test_project_files.py", "tests/unit/test_formats.py"),
+    "src/torchport/rules/stops": ("tests/unit/test_stops.py", "tests/unit/test_formats.py"),
+    "src/torchport/rules/distribute": ("tests/unit/test_distribute_rules.py", "tests/unit/test_formats.py"),
+    "src/torchport/rules": ("tests/unit/test_rules.py", "tests/unit/test_formats.py"),
+    "src/torchport/knowledge/errors": ("tests/unit/test_error_rows.py", "tests/unit/test_error_table.py"),
+    "src/torchport/knowledge/devices.toml": ("tests/unit/test_calibration.py", "tests/unit/test_tree.py"),
+    "src/torchport/cli": ("tests/unit/test_cli.py",),
 }
 
 
@@ -50,10 +58,10 @@ def by_source(source: Path) -> list[Path]:
         uses = re.compile(rf"\b{re.escape(module)}\b|\bfrom {re.escape(parent)} import [^\n]*\b{re.escape(own)}\b")
         files = (path for room in ROOMS for path in (ROOT / room).rglob("test_*.py"))
         named |= {path for path in files if uses.search(path.read_text(encoding="utf-8"))}
-    library = next((tests for folder, tests in LIBRARIES.items() if str(source).startswith(folder)), None)
-    if library and len(source.parts) > 3 and (family := ROOT / library / source.parts[2]).is_dir():
+    home = next((tests for folder, tests in HOMES.items() if str(source).startswith(folder)), ())
+    if home and len(source.parts) > 3 and (family := ROOT / home[0] / source.parts[2]).is_dir():
         return sorted(path for path in named if family in path.parents) or [family]
-    return sorted(named) or ([ROOT / library] if library else [])
+    return sorted(named) or [ROOT / tests for tests in home]
 
 
 def changed() -> list[Path]:
@@ -76,14 +84,15 @@ def main(words: list[str]) -> int:
             print(f"No test file or folder below {' and '.join(ROOMS)} is named after {name!r}.", file=sys.stderr)
             return 2
         found.update(chosen)
-    if "--changed" in words:
-        found.update(path for source in changed() for path in by_source(source))
+    sources = changed() if "--changed" in words else []
+    found.update(path for source in sources for path in by_source(source))
     # A folder brings its files.
     for path in sorted(path for path in found if not found & set(path.parents)):
         print(path.relative_to(ROOT))
     if not found:
-        print("No test is named after a changed file. Everything: make check", file=sys.stderr)
-    return 0
+        said = "No test is named after a changed file." if sources else "Nothing has changed."
+        print(f"{said} Everything: make check", file=sys.stderr)
+    return 0 if found or all(source.suffix == ".md" for source in sources) else 2
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the macro makes of an operator's line: show_operator.py NAME (`make show OP=aclnnAdd`)
+"""Show the C++ that a macro makes of an operator's line: show_operator.py NAME (`make show OP=aclnnAdd` or `OP=cumsum`)
 
 Prints where the line is, what the tables say of the operator, and the C++ that the compiler sees in the line's place:
 the preprocessor's output, cut out and formatted. Exit code 2 for a name that no table has, with names that are near.
@@ -35,10 +35,14 @@ def show(name: str) -> str:
     unexported = tomllib.loads((tables / "unexported.toml").read_text(encoding="utf-8"))
     elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
     if name not in known and name not in unexported:
+        callers = called_for(name, known)
+        if len(callers) == 1:
+            return show(*callers)
         near = difflib.get_close_matches(name, {*known, *unexported}, 5, 0.7)
         raise LookupError(
             f"{name} is in none of the tables of {tables.relative_to(ROOT)}."
-            + (f" Near: {', '.join(near)}." if near else "")
+            + (f" torch_npu calls {', '.join(callers)} for functions with this name." if callers else "")
+            + (f" Near: {', '.join(near)}." if near and not callers else "")
         )
     place = find(name)
     row = known.get(name, {"torch": [], "params": None})
@@ -55,6 +59,15 @@ def show(name: str) -> str:
     path, first, last = place
     text = path.read_text(encoding="utf-8").splitlines()[first - 1 : last]
     return comment([*head, "", *text, "", "is for the compiler:"]) + "\n" + expansion(path, first, last) + "\n"
+
+
+def called_for(name: str, known: dict[str, Any]) -> list[str]:
+    """The operators that torch_npu calls for the function `name` of torch, or else for those with it in their names."""
+    functions = {
+        operator: [each.split("::")[-1].split(".")[0] for each in row["torch"]] for operator, row in known.items()
+    }
+    exact = [operator for operator, torch in functions.items() if name in torch]
+    return exact or [operator for operator, torch in functions.items() if any(name in each for each in torch)]
 
 
 def checked(name: str, tables: Path, known: dict[str, Any]) -> Iterator[str]:

@@ -39,6 +39,8 @@ struct Chip {
     bool nd_native;  // matrix units read row-major operands
     bool bf16;       // has bfloat16 arithmetic
     bool inf_nan;    // results out of range can become inf and nan; false: they saturate, always
+    bool unified;    // a core holds both units, and is one row of a profile
+    bool a3;         // of the A3 series, which has collective operators of its own
     Generation generation;
     TimeModel time;
     const char *lacking;  // of names that begin with this one: why there is no profile; otherwise null

@@ -4,7 +4,7 @@ Writes one initializer per chip, for an array of a struct with these fields in t
 
     const char* name; int cube_cores; int vector_cores; uint64_t memory_bytes; uint64_t context_bytes;
     double bandwidth_gbs; double clock_ghz; uint64_t l2_bytes; bool nd_native; bool bf16; bool inf_nan;
-    Generation generation; TimeModel time; const char* lacking;
+    bool unified; bool a3; Generation generation; TimeModel time; const char* lacking;
 
 The fields and units are documented in the head of devices.toml. Runs at build with any Python >= 3.11.
 """
@@ -14,6 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+FLAGS = ("nd_native", "bf16", "inf_nan", "unified", "a3")
 PIECE = 2 << 20  # the runtime gives device memory out in pieces of this size
 
 
@@ -49,14 +50,14 @@ def time_initializer(times: dict[str, float]) -> str:
 def initializer(name: str, chip: dict[str, Any], times: str) -> str:
     """One row of the array; raises KeyError naming a field that the profile lacks."""
     if "lacking" in chip:
-        return f'{{"{name}", 0, 0, 0, 0, 0, 0, 0, false, false, false, {{}}, {{}}, "{chip["lacking"]}"}},'
+        return f'{{"{name}", 0, 0, 0, 0, 0, 0, 0, false, false, false, false, false, {{}}, {{}}, "{chip["lacking"]}"}},'
     memory = int(chip.get("usable_gib", chip["memory_gib"]) * 2**30) // PIECE * PIECE
     context = int(chip.get("context_gib", 0) * 2**30) // PIECE * PIECE
+    flags = ", ".join(str(chip[name]).lower() for name in FLAGS)
     return (
         f'{{"{name}", {chip["cube_cores"]}, {chip["vector_cores"]}, {memory}ull, {context}ull, '
         f"{chip['bandwidth_gbs']}, {chip['clock_ghz']}, {chip['l2_mib']}ull << 20, "
-        f"{str(chip['nd_native']).lower()}, {str(chip['bf16']).lower()}, {str(chip['inf_nan']).lower()}, "
-        f"Generation::k{chip['operators']}, {times}, nullptr}},"
+        f"{flags}, Generation::k{chip['operators']}, {times}, nullptr}},"
     )
 
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <set>
 
+#include "device/chip.h"
 #include "device/event_records.h"
 #include "device/time_map.h"
 
@@ -24,6 +25,16 @@ T at(const std::string &data, size_t where) {
     T value;
     std::memcpy(&value, data.data() + where, sizeof value);
     return value;
+}
+
+// Whether the cube and the vector units are cores of their own.
+bool has_units_apart(std::string_view chip) {
+    using vnpu::Generation;
+    static constexpr vnpu::Chip kChips[] = {
+#include "chips.inc"
+    };
+    return std::any_of(std::begin(kChips), std::end(kChips),
+                       [&](const vnpu::Chip &known) { return chip == known.name && !known.unified; });
 }
 
 // c10::ScalarType's numbers, in CANN's words.
@@ -259,7 +270,7 @@ class Reader {
 
     void take_tasks() {
         connect();
-        const bool two_kinds = profile_.chip.starts_with("Ascend910B") || profile_.chip.starts_with("Ascend910_93");
+        const bool two_kinds = has_units_apart(profile_.chip);
         std::map<std::pair<std::string, std::string>, unsigned> messages;
         for (const Seen &one : seen_) {
             const records::Task &from = one.task;

@@ -24,6 +24,7 @@ from torchport.rules.catalogue import build_catalogue
 from torchport.rules.custom import CUSTOM
 from torchport.rules.distribute import distribution_rules
 from torchport.rules.files import file_rules
+from torchport.rules.stops import stop_rules
 from torchport.rules.torch_support import SUPPORT
 
 SRC = Path(__file__).parents[2] / "src"
@@ -95,7 +96,9 @@ def test_every_code_of_a_finding_is_known() -> None:
 
 
 def test_codes_mean_one_thing() -> None:
-    rule_codes = [rule.code for rule in (*list_rules(), *distribution_rules(), *file_rules(), CUSTOM, *SUPPORT)]
+    rule_codes = [
+        rule.code for rule in (*list_rules(), *distribution_rules(), *file_rules(), *stop_rules(), CUSTOM, *SUPPORT)
+    ]
     assert len(rule_codes) == len(set(rule_codes))
     assert not set(rule_codes) & set(load_codes())
 

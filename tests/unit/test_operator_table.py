@@ -20,6 +20,7 @@ TABLES = (
     "unexported.toml",
     "elsewhere.toml",
     "work.toml",
+    "check.h",  # the words of checks
 )
 
 
@@ -45,9 +46,10 @@ def generate(source: Path, work: str | None = None) -> tuple[int, str]:
         ),
         ("OP(aclnnDropoutV3Tensor, check(out), run(out))", "aclnnDropoutV3Tensor "),
         ("OP(aclnnCIoU, check(out), run(out))", "aclnnCIoU is listed in elsewhere.toml"),
+        ("OP(aclnnAtan2, dtype(self, kAll), same_shape(out, self), run(out))", "aclnnAtan2: same_shape stands behind"),
         ("BINARY(aclnnAdd, kAll, run(out))", "aclnnAdd stands in {source}/family/first.cpp:1 already"),
     ],
-    ids=["unknown", "left out", "of other chips", "twice"],
+    ids=["unknown", "left out", "of other chips", "two checks", "twice"],
 )
 def test_a_line_that_fits_no_table(line: str, error: str, tmp_path: Path) -> None:
     source = tmp_path / "opapi"

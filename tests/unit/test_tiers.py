@@ -91,6 +91,11 @@ def test_no_marker_is_idle() -> None:
         ("csrc/opapi/index/sort.cpp", {"tests/vnpu/ops/index/test_sort.py"}),
         ("csrc/opapi/loss/pointwise.cpp", {"tests/vnpu/ops/loss"}),
         ("csrc/opapi/aclnn/op.h", {"tests/vnpu/ops"}),
+        ("csrc/opapi/aclnn/work.toml", {"tests/vnpu/ops/test_counted_work.py"}),
+        ("src/torchport/rules/fresh.py", {"tests/unit/test_rules.py", "tests/unit/test_formats.py"}),
+        ("src/torchport/rules/stops/fresh.py", {"tests/unit/test_stops.py"}),
+        ("src/torchport/knowledge/errors/fresh.toml", {"tests/unit/test_error_rows.py"}),
+        ("src/torchport/cli/fresh.py", {"tests/unit/test_cli.py"}),
         ("csrc/device/stream.cpp", {"tests/vnpu/test_stream.py"}),
         ("src/torchport/source/edits.py", {"tests/unit/test_distributed.py"}),
         ("docs/port.md", set()),
@@ -100,6 +105,17 @@ def test_a_changed_file_chooses_its_tests(source: str, tests: set[str]) -> None:
     chosen = {str(path.relative_to(ROOT)) for path in choose.by_source(Path(source))}
     assert tests <= chosen
     assert bool(tests) == bool(chosen)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"), [([], 0), (["docs/port.md"], 0), (["examples/a.cfg", "docs/port.md"], 2)]
+)
+def test_a_change_that_chooses_no_test_is_said(
+    changed: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(choose, "changed", lambda: [Path(each) for each in changed])
+    assert choose.main(["--changed"]) == status
+    assert ("Nothing has changed" if not changed else "No test is named after") in capsys.readouterr().err
 
 
 def test_names_choose_folders_and_files(capsys: pytest.CaptureFixture[str]) -> None:

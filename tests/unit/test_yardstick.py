@@ -1,11 +1,13 @@
 """What rounding does to the original is allowed to the port, and no more; what was put in on purpose is noticed."""
 
 import math
+from pathlib import Path
 
 import pytest
 from recordings import SITE, write
 
-from torchport.compare import compare_recordings
+from torchport.compare import compare_recordings, tolerance, yardstick
+from torchport.port import controls
 from torchport.results.codec import to_json
 
 STEPS = 20
@@ -361,3 +363,14 @@ def test_bounds_are_numbers_or_infinite(judge):
     data = judge(run(device="npu"))
     assert all(bound > 0 for curve in data["curves"] for bound in curve["allowed"])
     assert all(math.isfinite(row["allowed"]) for row in data["quantities"])
+
+
+def test_the_page_on_ports_has_these_numbers() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs/port.md").read_text(encoding="utf-8").split())
+    single, half = (tolerance.TOLERANCES[dtype].spread for dtype in ("float32", "float16"))
+    assert tolerance.TOLERANCES["bfloat16"].spread == half
+    assert f"The port may be {single:.0f} times as far in float32" in page
+    assert f"{half:.0f} times in half precision" in page
+    assert f"(its loss leaves 1e{math.log10(tolerance.CHAOTIC):.0f})" in page
+    assert f"where that leaves {yardstick.MOST:.0%}, means of windows are compared" in page
+    assert f"once more for at most {controls.MOST_STEPS} steps" in page

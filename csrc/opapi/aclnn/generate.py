@@ -35,6 +35,7 @@ from check_rows import GENERATIONS, NO_LIMIT, Limit, Row
 OPERATOR_LINE = re.compile(r"^[A-Z][A-Z0-9_]*\(\s*(acl[A-Za-z0-9_]+)", re.MULTILINE)
 # A file's own macro for lines of the old API: LEGACY(NAME, ...), or LEGACY(Cust##NAME, ...).
 ACLOP_MACRO = re.compile(r"^#define (\w+)\(NAME\b(?:[^\n]*\\\n)*?[^\n]*?LEGACY\((?:(\w+)##)?NAME,", re.MULTILINE)
+CHECK = re.compile(r"^(?:inline )?void (\w+)\(", re.MULTILINE)  # a function of check.h
 CHECKED_FOR_NULL = ("aclTensor*", "aclTensorList*", "aclScalar*")
 # Files and families that move values without computing: infinities stay what they are where results saturate.
 MOVING = {"movement", "index/index", "index/scatter"}
@@ -136,6 +137,43 @@ def check_names(
             raise line.error(f"{name} is listed in unexported.toml")
         if name in elsewhere:
             raise line.error(f"{name} is listed in elsewhere.toml")
+
+
+def check_grammar(source: Path) -> None:
+    """Raises ValueError for `OP(name, a check, a check, kernel)`: a comma ends the checks, so the second one would run
+    in the kernel, where hardware has taken the call already."""
+    checks = set(CHECK.findall((source / "aclnn/check.h").read_text(encoding="utf-8")))
+    for path in sorted(source.glob("*/*.cpp")):
+        text = path.read_text(encoding="utf-8")
+        for match in re.finditer(r"^OP\(\s*(\w+)", text, re.MULTILINE):
+            for part in arguments(text, match.start() + len("OP("))[2:-1]:
+                word = re.match(r"\s*(\w+)\(", part)
+                if word and (word[1] in checks or word[1].startswith("check_")):
+                    line = Line(path, text.count("\n", 0, match.start()) + 1)
+                    raise line.error(f"{match[1]}: {word[1]} stands behind a comma; `;` joins checks, `,` ends them")
+
+
+def arguments(text: str, start: int) -> list[str]:
+    """The arguments of a macro whose parenthesis opens before `start`, apart at commas outside of brackets."""
+    found, depth, quote, begin = [], 0, "", start
+    place = start
+    while True:
+        letter = text[place]
+        if quote:
+            place += letter == "\\"
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([{":
+            depth += 1
+        elif letter in ")]}" and depth:
+            depth -= 1
+        elif letter in ",)" and not depth:
+            found.append(text[begin:place])
+            begin = place + 1
+            if letter == ")":
+                return found
+        place += 1
 
 
 def family(file: str) -> str:
@@ -322,6 +360,7 @@ def main(source: Path, output: Path) -> None:
     elsewhere = tomllib.loads((tables / "elsewhere.toml").read_text(encoding="utf-8"))
     lines = implemented(source)
     check_names(lines, known, unexported, elsewhere)
+    check_grammar(source)
     files = {name: line.file for name, line in lines.items()}
     placed = {*lines, *unexported, *elsewhere}
     missing = [name for name in known if name not in placed]

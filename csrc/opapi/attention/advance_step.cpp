@@ -34,8 +34,8 @@ void check_steps(const Steps &s, const at::Tensor &spec, const at::Tensor &accep
               list->parameter(), describe(*list), s.sequences * each);
     tiled(s.sampled.dim() == 2 && s.sampled.size(0) == rows && s.sampled.size(1) == each,
           "parameter sampledTokenIds is {}, expected [{}, {}]", describe(s.sampled), rows, each);
-    tiled(s.tables.dim() == 2 && s.tables.size(0) == s.sequences, "parameter blockTables is {}, expected [{}, ...]",
-          describe(s.tables), s.sequences);
+    tiled(s.tables.dim() == 2 && s.tables.size(0) == s.sequences && s.tables.size(1) > 0,
+          "parameter blockTables is {}, expected [{}, 1 or more]", describe(s.tables), s.sequences);
 }
 
 int64_t read(const at::Tensor &list, int64_t at) { return list.const_data_ptr<int64_t>()[at]; }

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "device/machine.h"
 #include "opapi/aclnn/limits.h"
@@ -77,7 +76,7 @@ void Group::exchange(const std::vector<at::Tensor> &parts, const std::vector<at:
     ranks_.exchange(operation_, out, in);
 }
 
-bool is_a3() { return std::strncmp(Machine::instance().settings().chip->name, "Ascend910_93", 12) == 0; }
+bool is_a3() { return Machine::instance().settings().chip->a3; }
 
 void check_a3_only(const char *operation) {
     if (!is_a3()) no_kernel(operation, "A3 (Ascend910_93...) only");

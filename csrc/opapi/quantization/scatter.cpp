@@ -14,11 +14,11 @@ void check_scatter(const Operand &self, const Operand &indices, const Operand &u
     const bool half = updates.scalar_type() == at::kHalf;
     if (scales.scalar_type() != (half ? at::kFloat : at::kBFloat16) ||
         (zero_points.defined() && zero_points.scalar_type() != (half ? at::kInt : at::kBFloat16)))
-        fail(
-            FaultKind::InvalidArgument,
-            "updates is {}, quantScales {} and quantZeroPoints {}, allowed are float16, float32 and int32, or bfloat16 "
-            "throughout",
-            describe(updates), describe(scales), describe(zero_points));
+        fail(FaultKind::InvalidArgument,
+             "parameter updates is {}, quantScales {} and quantZeroPoints {}, allowed are float16, float32 and int32, "
+             "or bfloat16 "
+             "throughout",
+             describe(updates), describe(scales), describe(zero_points));
     if (self.dim() != updates.dim())
         fail(FaultKind::InvalidArgument, "parameter selfRef is {}, expected as many dimensions as updates, {}",
              describe(self), describe(updates));

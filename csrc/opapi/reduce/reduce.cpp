@@ -21,6 +21,8 @@ void check_sum(const Operand &out, const Operand &self, at::IntArrayRef dims, bo
                DTypes dtypes) {
     dtype(self, dtypes);
     reduces(out, self, dims, keep);
+    if (kUnsigned.has(result))  // not in the list of any sum's output
+        fail(FaultKind::InvalidArgument, "parameter dtype is {}, in which no sum is", c10::toString(result));
     if (!at::canCast(result, out.scalar_type()))
         fail(FaultKind::InvalidArgument, "parameter out has dtype {}, which cannot hold dtype {}",
              c10::toString(out.scalar_type()), c10::toString(result));

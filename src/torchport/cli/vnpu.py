@@ -20,6 +20,7 @@ from collections import Counter
 from typing import Any
 
 from torchport import vnpu
+from torchport.errors import TorchportError
 from torchport.vnpu import cann, chips, persistence
 from torchport.vnpu.variables import VARIABLES
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mindspore", action="store_true", help="for env: what MindSpore needs, in its environment")
     listing = parser.add_argument_group("for ops")
     listing.add_argument("--status", choices=["implemented", "elsewhere", "gap", "unexported"], help="only these")
-    listing.add_argument("--family", help="only this family, e.g. pointwise")
+    listing.add_argument("--family", help="only this family, e.g. elementwise")
     listing.add_argument("--checks", choices=CHECKS, help="only those whose checks come from there")
     listing.add_argument("--tier", type=int, help="only this tier (1 = needed by common models)")
 
@@ -103,6 +104,11 @@ def _env(arguments: argparse.Namespace) -> None:
 
 def _ops(arguments: argparse.Namespace) -> None:
     wanted = {key: getattr(arguments, key) for key in ("status", "family", "tier", "checks")}
+    families = {row["family"] for row in vnpu.operators()} - {""}
+    if arguments.family is not None and arguments.family not in families:
+        raise TorchportError(
+            f"there is no family {arguments.family}", hint=f"Choose one of {', '.join(sorted(families))}."
+        )
     rows = [row for row in vnpu.operators() if all(value is None or row[key] == value for key, value in wanted.items())]
     if arguments.json:
         print(json.dumps(rows, indent=2))

@@ -34,7 +34,7 @@ class Entry:
 
 @functools.cache
 def build_catalogue() -> Mapping[str, Entry]:
-    """All codes in order."""
+    """All codes in order. Raises ValueError for a code that two rules have."""
     entries = [
         Entry(
             rule.code,
@@ -64,4 +64,9 @@ def build_catalogue() -> Mapping[str, Entry]:
     entries += [
         Entry(row.code, row.title, "report", row.why, "", (), (), (), row.next) for row in load_codes().values()
     ]
-    return {entry.code: entry for entry in sorted(entries, key=lambda entry: entry.code)}
+    found: dict[str, Entry] = {}
+    for entry in sorted(entries, key=lambda entry: entry.code):
+        if entry.code in found:
+            raise ValueError(f"{entry.code} is both {found[entry.code].title!r} and {entry.title!r}")
+        found[entry.code] = entry
+    return found

@@ -69,6 +69,9 @@ WRONG: list[tuple[str, str, Any, str]] = [
 ]
 
 
+WITHOUT_A_PLAN = (561002, 561103)  # what limits.h answers if an operator's kernel, or one of several, has none
+
+
 def on_npu(value: Any) -> Any:
     if isinstance(value, list) and any(isinstance(one, torch.Tensor) for one in value):
         return [one.npu() for one in value]
@@ -151,7 +154,7 @@ def test_whatever_is_given_does_not_stop_the_stream(name: str) -> None:
             if status == 0:
                 run(name, *arguments)
             else:
-                assert status in (INVALID_ARGUMENT, NULL_ARGUMENT), (parameter, value, message)
+                assert status in (INVALID_ARGUMENT, NULL_ARGUMENT, *WITHOUT_A_PLAN), (parameter, value, message)
                 assert "parameter" in message, (parameter, value, message)
 
 

@@ -194,3 +194,9 @@ def test_there_is_no_common_type_with_others(name: str, other: Any) -> None:
     status, message = first_phase(name, x, other if isinstance(other, int) else on_npu(other), x)
     assert status == INVALID_ARGUMENT
     assert "can not promote dtype" in message
+
+
+@pytest.mark.parametrize("dtype", [U16, U32, U64])
+def test_no_sum_is_in_a_wide_unsigned_dtype(dtype: torch.dtype) -> None:
+    status, message = first_phase("aclnnReduceSum", torch.ones(2, 3).npu(), [1], False, dtype, torch.zeros(2).npu())
+    assert status == INVALID_ARGUMENT and "parameter dtype is UInt" in message, message

@@ -116,6 +116,108 @@ def test_tables_have_the_columns_that_beans_ask_for(exported: Path) -> None:
             assert lacks(bean, row) == set(), name
 
 
+# The first row of each file of `exported`: every column with its value.
+VALUES = {
+    "aicpu": {
+        "Device_id": "0",
+        "Timestamp(us)": "1790000000000003.000\t",
+        "Node": "aclnnUnique_Unique",
+        "Compute_time(us)": "1.500",
+        "Memcpy_time(us)": "0",
+        "Task_time(us)": "1.500",
+        "Dispatch_time(us)": "0",
+        "Total_time(us)": "1.500",
+        "Stream ID": "2",
+        "Task ID": "2",
+        "Predicted": "true",
+    },
+    "op_statistic": {
+        "Device_id": "0",
+        "OP Type": "hcom_allReduce_",
+        "Core Type": "COMMUNICATION",
+        "Count": "1",
+        "Total Time(us)": "4.000",
+        "Min Time(us)": "4.000",
+        "Avg Time(us)": "4.000",
+        "Max Time(us)": "4.000",
+        "Ratio(%)": "50.000",
+        "Predicted": "true",
+    },
+    "api_statistic": {
+        "Device_id": "host",
+        "Level": "node",
+        "API Name": "launch",
+        "Time(us)": "1.834",
+        "Count": "4",
+        "Avg(us)": "0.459",
+        "Min(us)": "0.334",
+        "Max(us)": "0.500",
+        "Variance": "0.005",
+        "Predicted": "true",
+    },
+    "npu_module_mem": {
+        "Device_id": "0",
+        "Component": "APP",
+        "Timestamp(us)": "1790000000000000.000\t",
+        "Total Reserved(KB)": "2048.000",
+        "Device": "NPU:0",
+    },
+    "task_time": {
+        "Device_id": "0",
+        "kernel_name": "aclnnMm_Mm",
+        "kernel_type": "AI_CORE",
+        "stream_id": "2",
+        "task_id": "1",
+        "task_time(us)": "2.000",
+        "task_start(us)": "1790000000000001.000\t",
+        "task_stop(us)": "1790000000000003.000\t",
+        "Predicted": "true",
+    },
+    "op_summary": {
+        "Device_id": "0",
+        "Model ID": "4294967295",
+        "Task ID": "1",
+        "Stream ID": "2",
+        "Op Name": "aclnnMm_Mm",
+        "OP Type": "Mm",
+        "OP State": "static",
+        "Task Type": "AI_CORE",
+        "Task Start Time(us)": "1790000000000001.000\t",
+        "Task Duration(us)": "2.000",
+        "Task Wait Time(us)": "0.000",
+        "Block Num": "24",
+        "Mix Block Num": "0",
+        "HF32 Eligible": "NO",
+        "Input Shapes": '"4,8;8,2"',
+        "Input Data Types": "FLOAT;FLOAT",
+        "Input Formats": "ND;ND",
+        "Output Shapes": '"4,2"',
+        "Output Data Types": "FLOAT",
+        "Output Formats": "ND",
+        "Context ID": "N/A",
+        "aicore_time(us)": "2.000",
+        "aic_total_cycles": "86400",
+        "aic_mac_time(us)": "0.000",
+        "aic_mac_ratio": "0.0000",
+        "aic_mte2_time(us)": "0.000",
+        "aic_mte2_ratio": "0.0001",
+        "aic_fixpipe_time(us)": "0.000",
+        "aic_fixpipe_ratio": "0.0000",
+        "aiv_time(us)": "0",
+        "aiv_total_cycles": "0",
+        "aiv_mte3_time(us)": "0",
+        "aiv_mte3_ratio": "0",
+        "cube_utilization(%)": "0.000",
+        "Predicted": "true",
+    },
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_column_has_its_value(exported: Path, name: str) -> None:
+    assert rows(exported, f"{name}_*.csv")[0] == VALUES[name]
+
+
 def test_a_column_that_is_missing_is_noticed(exported: Path) -> None:
     """Whichever column a bean names, its absence shows."""
     noticed = set()
