@@ -157,6 +157,11 @@ def test_other_parameters(judge):
             "only the port has autocast switched off at a.py:3",
         ),
         (
+            [{"kind": "autocast", "site": "a.py:3", "dtype": "float16", "enabled": True}],
+            [{"kind": "autocast", "site": "", "dtype": "bfloat16", "enabled": True}],
+            "only the port has autocast to bfloat16\n",
+        ),
+        (
             [{"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": True}],
             [{"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": False}],
             "update 0 of the GradScaler the port's scale is 65536, the original's 65536, and the step is skipped",
@@ -167,7 +172,17 @@ def test_other_parameters(judge):
 def test_another_precision_or_scale(judge, theirs, ours, says):
     data = judge(run(*ours, device="npu"), reference=run(*theirs), control=run(*MADE, *theirs))
     assert data["verdict"] == "does not hold"
-    assert says in data["reason"]
+    assert says in data["reason"] + "\n"
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_region_without_a_place_is_one_of_its_kind(judge, swapped):
+    region = {"kind": "autocast", "dtype": "bfloat16", "enabled": True}
+    first = [region | {"site": "a.py:3"}, region | {"site": "a.py:9"}]  # the second is entered again in the backward pass
+    second = [region | {"site": "a.py:3"}, region | {"site": ""}]
+    theirs, ours = (second, first) if swapped else (first, second)
+    data = judge(run(*ours, device="npu"), reference=run(*theirs), control=run(*MADE, *theirs))
+    assert "TP355" not in data["codes"], data["reason"]
 
 
 @pytest.mark.parametrize("values", [[1.0, -3.0], [2.0, 4.0]], ids=["order", "content"])
@@ -372,5 +387,5 @@ def test_the_page_on_ports_has_these_numbers() -> None:
     assert f"The port may be {single:.0f} times as far in float32" in page
     assert f"{half:.0f} times in half precision" in page
     assert f"(its loss leaves 1e{math.log10(tolerance.CHAOTIC):.0f})" in page
-    assert f"where that leaves {yardstick.MOST:.0%}, means of windows are compared" in page
+    assert f"where that leaves {yardstick.MOST * 100:.0f} %, means of windows are compared" in page
     assert f"once more for at most {controls.MOST_STEPS} steps" in page

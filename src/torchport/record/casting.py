@@ -26,11 +26,19 @@ class Casting:
 
     def _entered(self, original: Any) -> Any:
         def enter(this: Any) -> Any:
-            if not releases.is_compiling(self._torch):
+            # A region that is off within none changes nothing: activation checkpointing enters such, in every step.
+            if not releases.is_compiling(self._torch) and (this._enabled or self._is_on(str(this.device))):
                 self._record(str(this.fast_dtype).removeprefix("torch."), bool(this._enabled))
             return original(this)
 
         return enter
+
+    def _is_on(self, device: str) -> bool:
+        try:
+            return bool(self._torch.is_autocast_enabled(device))
+        except TypeError:  # before torch 2.4: one function a device, and only the CPU's and the accelerator's
+            asked = self._torch.is_autocast_cpu_enabled if device == "cpu" else self._torch.is_autocast_enabled
+            return bool(asked())
 
     def _record(self, dtype: str, enabled: bool) -> None:
         region = self._sites.find_user_line(3), dtype, enabled
