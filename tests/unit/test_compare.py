@@ -122,6 +122,28 @@ def test_weights_that_could_not_be_made_equal_are_a_warning(record):
     assert result.data.verdict == "holds"
 
 
+def started(tensor="fc.weight", dtype="float32", difference=0.5):
+    return {"kind": "start", "tensor": tensor, "dtype": dtype, "difference": difference}
+
+
+@pytest.mark.parametrize(
+    "event", [started(), started(difference="inf"), started("1.running_mean"), started("fc.bias", "bfloat16", 0.1)]
+)
+def test_a_port_that_starts_from_other_weights_does_not_hold(record, event):
+    result = compare_recordings(record(CURVE), record(CURVE, event, started("last.bias", difference=0.01)))
+    assert (codes(result), result.data.verdict) == (["TP305"], "does not hold")
+    assert f"{event['tensor']} " in result.findings[0].message and "(1 more tensor too)" in result.findings[0].message
+
+
+def test_rounding_is_no_other_start(record):
+    small = [
+        started(difference=1e-5),
+        started(dtype="float16", difference=2e-3),
+        started(dtype="bfloat16", difference=0.02),
+    ]
+    assert codes(compare_recordings(record(CURVE), record(CURVE, *small))) == []
+
+
 def noisy(seed, scale=1.0, noise=0.15):
     draw = random.Random(seed)
     return [loss * scale * (1 + draw.gauss(0, noise)) for loss in CURVE]

@@ -178,7 +178,10 @@ def test_another_precision_or_scale(judge, theirs, ours, says):
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_region_without_a_place_is_one_of_its_kind(judge, swapped):
     region = {"kind": "autocast", "dtype": "bfloat16", "enabled": True}
-    first = [region | {"site": "a.py:3"}, region | {"site": "a.py:9"}]  # the second is entered again in the backward pass
+    first = [
+        region | {"site": "a.py:3"},
+        region | {"site": "a.py:9"},
+    ]  # the second is entered again in the backward pass
     second = [region | {"site": "a.py:3"}, region | {"site": ""}]
     theirs, ours = (second, first) if swapped else (first, second)
     data = judge(run(*ours, device="npu"), reference=run(*theirs), control=run(*MADE, *theirs))

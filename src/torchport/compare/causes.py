@@ -21,6 +21,11 @@ class Cause:
 # First match wins: the special before the general.
 ORIGINAL = (
     Cause(
+        r"Inappropriate ioctl for device|not a tty|standard input: Inappropriate",
+        "it asks for a terminal, and there is none",
+        "Run torchport port in a terminal: the runs then have one, too.",
+    ),
+    Cause(
         r"(?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK)(?: expected, but not set|')",
         "it needs to be started as several processes",
         "torchport port --nproc 2 SCRIPT, or torchport port -- torchrun ... as you start it on a GPU",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from torchport.compare import conditions, controls, drawn, layers, quantities, settings
+from torchport.compare import conditions, controls, drawn, layers, quantities, settings, start
 from torchport.compare.conditions import error_finding
 from torchport.compare.curves import Curve
 from torchport.compare.differences import (
@@ -102,7 +102,7 @@ def compare_recordings(
         *settings.parameters_equal(reference, port),
         *conditions.replicas_equal(port),
         *drawn.drawn_conditions(port),
-        *_weights(port),
+        *start.starts_equal(port, chance=bool(chance)),
         *(_information(reason, tolerance) for reason in chance),
         *find_differences(pairs, both, apart, method, chaotic),
         *_other_sites(reference, port),
@@ -279,19 +279,6 @@ def _information(reason: str, tolerance: Tolerance) -> Finding:
         "The mean loss of each tenth of the run is compared. Without such draws the comparison is step by step, "
         f"to {tolerance.first:g} relative.",
     )
-
-
-def _weights(port: Recording) -> Iterator[Finding]:
-    for event in port.of_kind("weights"):
-        if event["action"] == "mismatch":
-            yield Finding(
-                "TP305",
-                Severity.WARNING,
-                Safety.REPORT,
-                None,
-                f"the port could not be given the original's initial weights ({event['name']}): {event['detail']}",
-                "The runs start from different numbers; a difference in the loss may come from that alone.",
-            )
 
 
 def _metric_finding(row: MetricRow) -> Finding:

@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import subprocess
+import termios
 import threading
 import time
 import traceback
@@ -30,6 +31,7 @@ STACK_SECONDS = 0.5  # for SIGUSR1 to be answered with the stacks of all threads
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _STARTING = threading.Lock()
 _OURS: set[int] = set()  # our ends of the pipes of all keepers: no keeper may hold another's open
+MOST_READS = 1000  # of a command from its terminal, which end at once; a terminal holds 4,095 bytes that are not read
 STOP = b"s"  # what we tell the keeper; the end of the pipe means that we are gone
 
 
@@ -50,7 +52,8 @@ def run_with_keeper(
     stderr: Path,
     watch: Callable[[float], str],
 ) -> Ended:
-    """Run `command` in `folder` in a session of its own, its output in files, without input, until it ends.
+    """Run `command` in `folder` in a session of its own, its output in files, until it ends. Its input is at its end: a
+    terminal of our own size if ours is one (scripts ask it for its width), else the null device.
 
     `watch(seconds)` is called about ten times a second; what it returns, unless it is "", is why the command is to be
     stopped: its Python processes get SIGUSR1 (the recorder writes stacks then), then all of it is ended. However this
@@ -127,31 +130,48 @@ def _kept(
     told: int,
     parent: int,
 ) -> str:
-    with open(stdout, "wb") as out, open(stderr, "wb") as err:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-            preexec_fn=_as_before,
-        )
-    grace = GRACE_SECONDS
-    while process.poll() is None:
-        if select.select([told], [], [], POLL_SECONDS)[0]:
-            if os.read(told, 1) == STOP:
-                for descendant in list_descendants():
-                    if _is_python(descendant):
-                        _signal(descendant, signal.SIGUSR1)
-                time.sleep(STACK_SECONDS)
-            elif os.getppid() != parent:
-                grace = 0.0  # who waits for us was killed, and may be started again
-            break
-        _reap(process.pid)
-    _end_all(process, grace)
+    with empty_input() as source:
+        with open(stdout, "wb") as out, open(stderr, "wb") as err:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=source,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_as_before,
+            )
+        grace = GRACE_SECONDS
+        while process.poll() is None:
+            if select.select([told], [], [], POLL_SECONDS)[0]:
+                if os.read(told, 1) == STOP:
+                    for descendant in list_descendants():
+                        if _is_python(descendant):
+                            _signal(descendant, signal.SIGUSR1)
+                    time.sleep(STACK_SECONDS)
+                elif os.getppid() != parent:
+                    grace = 0.0  # who waits for us was killed, and may be started again
+                break
+            _reap(process.pid)
+        _end_all(process, grace)
     return f"status {process.returncode}"
+
+
+@contextlib.contextmanager
+def empty_input() -> Iterator[int]:
+    """A descriptor to read from that is at its end: a terminal of our own's size, or the null device without one."""
+    if not os.isatty(0):
+        yield subprocess.DEVNULL
+        return
+    ours, theirs = os.openpty()
+    try:
+        termios.tcsetwinsize(theirs, termios.tcgetwinsize(0))
+        os.write(ours, MOST_READS * b"\x04")  # VEOF: ends one read each
+        yield theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def _as_before() -> None:

@@ -4,11 +4,16 @@ The first run saves parameters, buffers and the states of the random generators:
 when the model is called for the first time (a script may initialise or load weights in between). The second run loads
 them at the same places, of the generators only the CPU's. After the first `backward()` only parameters that were never
 seen are exchanged, for an optimizer that is built later.
+
+Both runs draw the same random numbers, so the second run's own tensors should be those of the first. How far they are
+from them is recorded (`start`) before they are overwritten: a port that has lost its pretrained weights, or initialises
+otherwise, would be proven right by weights that are not its own.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +51,8 @@ class EqualStart:
         self._generator = generator
         self._noise = own_generator(torch, 1) if noise else None
         self._known = torch.utils.weak.WeakIdKeyDictionary()
+        # Tensors that had other numbers, and no name yet.
+        self._apart: Any = torch.utils.weak.WeakIdKeyDictionary()
         self._counts = {"optimizer": 0, "module": 0}
         self._started = False
         self._hook: Any = None
@@ -70,7 +77,9 @@ class EqualStart:
 
     def training_started(self) -> None:
         """The first `backward()` is about to run: from now on weights belong to the runs."""
-        self._started = True
+        if not self._started:
+            self._started = True
+            self._tell_unnamed()
         self.remove_hook()
 
     def remove_hook(self) -> None:
@@ -143,10 +152,62 @@ class EqualStart:
             return
         with self._torch.no_grad():
             for key, tensor in tensors.items():
+                if self._noise is None:
+                    self._compare(name, key, tensor, values[key])
                 tensor.copy_(values[key] if self._noise is None else self._moved(values[key]))
         if self._generator:
             self._torch.default_generator.set_state(stored["generator"])
         self._journal.write_event("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
 
+    def _compare(self, name: str, key: str, tensor: Any, value: Any) -> None:
+        """Note a tensor that is not the original's. A module that is called later knows its name, an optimizer none."""
+        difference = measure_difference(self._torch, tensor, value)
+        if name.startswith("optimizer"):
+            if difference:
+                self._apart[tensor] = f"{name.replace('-', ' ')}, parameter {key}", difference, value
+            return
+        before = self._apart.pop(tensor, None)
+        if before is not None and not difference and _is_as_loaded(self._torch, tensor, before[2]):
+            difference = before[1]
+        self._tell(key, tensor, difference)
+
+    @quiet.silence_operators
+    def _tell_unnamed(self) -> None:
+        for tensor, (name, difference, value) in list(self._apart.items()):
+            if _is_as_loaded(self._torch, tensor, value):
+                self._tell(name, tensor, difference)
+
+    def _tell(self, tensor_name: str, tensor: Any, difference: float) -> None:
+        if difference:
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            self._journal.write_event("start", tensor=tensor_name, dtype=dtype, difference=difference)
+
     def _moved(self, value: Any) -> Any:
         return perturb_by_ulp(self._torch, value, self._noise) if value.is_floating_point() else value
+
+
+def measure_difference(torch: Any, tensor: Any, value: Any) -> float:
+    """The largest difference of an element, related to the root mean square of the larger tensor; 0 for equal tensors,
+    infinite where the one has numbers and the other has none, or where they are no floating-point numbers.
+
+    `value` is on the CPU and of the same shape."""
+    own = tensor.detach().cpu()
+    if own.dtype == value.dtype and torch.equal(own, value):
+        return 0.0
+    if not (own.is_floating_point() or own.is_complex()):
+        return 0.0 if torch.equal(own, value.to(own.dtype)) else math.inf
+    wide = torch.complex128 if own.is_complex() else torch.float64
+    one, other = own.to(wide), value.to(wide)
+    numbers = one.isfinite() & other.isfinite()
+    if not torch.equal(one.isfinite(), other.isfinite()):
+        return math.inf
+    one, other = one[numbers], other[numbers]
+    if not one.numel():
+        return 0.0
+    size = max(float(each.abs().square().mean().sqrt()) for each in (one, other))
+    return float((one - other).abs().max()) / size if size else 0.0
+
+
+def _is_as_loaded(torch: Any, tensor: Any, value: Any) -> bool:
+    """Whether nothing has written other numbers since: a checkpoint that is loaded later makes up for them."""
+    return bool(torch.equal(tensor.detach().cpu().to(value.dtype), value))

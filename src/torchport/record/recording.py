@@ -13,6 +13,8 @@ default_dtype |
   | seed | of, value: the script seeds a generator itself |
   | optimizer | name, parameters |
   | weights | name, action (saved, loaded, mismatch), detail |
+  | start | tensor (name), dtype, difference: a parameter or buffer that was not the original's before it was loaded \
+over (`equal.measure_difference`) |
   | precision | dtype: what autocast or the parameters use |
   | random | detail: a draw of random numbers that the other run cannot repeat |
   | loss | site, by (backward, grad), value, device, launches, elapsed: the root of a backward pass |
@@ -105,6 +107,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "process": {"pid": int, "name": str, "rank": int | None, "world": int | None},
     "seed": {"of": str, "value": str | None},
     "weights": {"name": str, "action": str, "detail": str},
+    "start": {"tensor": str, "dtype": str, "difference": _NUMBER},
     "precision": {"dtype": str},
     "random": {"detail": str},
     "loss": {"site": str, "by": str, "value": _NUMBER, "device": str, "launches": int | None},

@@ -353,6 +353,67 @@ def check_equal_start_gives_weights_buffers_and_order():
     assert [event["action"] for event in loaded.of_kind("weights")] == ["loaded", "loaded"]
 
 
+def starts(run, weights):
+    """What of the start of `run` is not that of the run that saved `weights`."""
+    return {event["tensor"]: event["difference"] for event in recording(run, weights, load=True)[0].of_kind("start")}
+
+
+def check_a_start_from_other_weights_is_recorded_before_they_are_overwritten():
+    weights = Path(tempfile.mkdtemp(), "weights")
+
+    def run(seed=0, first=False, loaded=None, zeroed=False):
+        torch.manual_seed(seed)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+        if zeroed:
+            torch.nn.init.zeros_(net[2].weight)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1) if first else None
+        if loaded is not None:
+            net.load_state_dict(loaded)
+        optimizer = optimizer or torch.optim.SGD(net.parameters(), lr=0.1)
+        net(torch.randn(5, 3)).square().sum().backward()
+        optimizer.step()
+        return {name: value.clone() for name, value in net.state_dict().items()}
+
+    _, state = recording(run, weights)
+    assert starts(run, weights) == {}
+    assert starts(lambda: run(zeroed=True), weights).keys() == {"2.weight"}
+    for first in (False, True):
+        weights = Path(tempfile.mkdtemp(), "weights")
+        recording(lambda first=first: run(first=first, loaded=state), weights)
+        assert starts(lambda first=first: run(first=first, loaded=state), weights) == {}
+        lost = starts(lambda first=first: run(first=first), weights)
+        assert {"0.weight", "1.running_mean", "2.weight"} <= lost.keys()
+        assert lost["1.num_batches_tracked"] == "inf" and 0.01 < lost["0.weight"] < 10
+
+
+def check_what_a_checkpoint_overwrites_is_no_other_start():
+    weights = Path(tempfile.mkdtemp(), "weights")
+
+    def run(value):
+        net = torch.nn.Linear(3, 1)
+        torch.nn.init.constant_(net.weight, value)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net.load_state_dict({"weight": torch.ones(1, 3), "bias": torch.ones(1)})
+        net(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+
+    recording(lambda: run(2.0), weights)
+    assert starts(lambda: run(5.0), weights) == {}
+
+
+def check_other_weights_of_an_optimizer_without_a_module_are_recorded():
+    weights = Path(tempfile.mkdtemp(), "weights")
+
+    def run(value):
+        weight = torch.full((3,), value, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        weight.sum().backward()
+        optimizer.step()
+
+    recording(lambda: run(1.0), weights)
+    assert starts(lambda: run(1.5), weights) == {"optimizer 0, parameter 0": 1 / 3}
+
+
 def check_other_weights_are_a_mismatch():
     weights = Path(tempfile.mkdtemp(), "weights")
     recording(lambda: torch.optim.SGD([torch.ones(3, requires_grad=True)]) and None, weights)

@@ -1,0 +1,56 @@
+"""Whether the port starts from the original's numbers by itself: its own weights, before they are made equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torchport.compare.conditions import error_finding
+from torchport.findings import Finding, Safety, Severity
+from torchport.record.recording import Recording
+
+# What rounding may leave of an initialisation that a device computes, by `equal.measure_difference`: the largest
+# element is several times the root mean square, and half a unit in its last place is 2^-12 or 2^-9 of it in half
+# precision.
+ROUNDED = {"float16": 4e-3, "bfloat16": 3e-2}
+EXACT = 1e-3
+_HINT = (
+    "Look for weights that are not loaded, layers that `strict=False` leaves out, and an initialisation that is chosen "
+    "by the device."
+)
+
+
+def starts_equal(port: Recording, *, chance: bool) -> Iterator[Finding]:
+    """What the port would have started from, had it not been given the original's weights. With `chance` both runs draw
+    numbers of their own, and weights that differ say nothing."""
+    for process in port.trained:
+        for event in process.of_kind("weights"):
+            if event["action"] == "mismatch":
+                yield Finding(
+                    "TP305",
+                    Severity.WARNING,
+                    Safety.REPORT,
+                    None,
+                    f"the port could not be given the original's initial weights ({event['name']}): {event['detail']}",
+                    "The runs start from different numbers; a difference in the loss may come from that alone.",
+                )
+        apart = [event for event in process.of_kind("start") if _is_more_than_rounding(event)]
+        if apart and not chance:
+            worst = max(apart, key=lambda event: float(event["difference"]))
+            others = len(apart) - 1
+            also = f" ({others} more tensor{'s' * (others > 1)} too)" if others else ""
+            yield error_finding(
+                "TP305",
+                f"the port starts from other weights: {worst['tensor']} {_by(float(worst['difference']))}{also}",
+                _HINT,
+            )
+            return
+
+
+def _is_more_than_rounding(event: Mapping[str, Any]) -> bool:
+    return not float(event["difference"]) <= ROUNDED.get(event["dtype"], EXACT)
+
+
+def _by(difference: float) -> str:
+    return f"differs by {difference:.1e} times its size" if math.isfinite(difference) else "has other numbers"
