@@ -33,6 +33,7 @@ VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
 ENOUGH = (50, 60.0)  # steps of every curve, and seconds, after which more say little
 ABOVE = 3  # how many folders above the user's are there for `../data`
+_DEVICE = re.compile(r"\A((?:[\w.-]+=)?)cuda(:\d+)?\Z")
 MOST_BESIDE = 500  # entries of such a folder
 
 
@@ -54,7 +55,11 @@ def record_side(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
             files=tuple(row for view in views for row in view.list_written()),
             outside=tuple(_outside(recorded, views)),
             modules=tuple(_modules(recorded, views)),
-            notes=(*watch.notes, *dict.fromkeys(event["text"] for event in recorded.of_kind("note"))),
+            notes=(
+                *(list_renamed_arguments(plan) if step == NPU else ()),
+                *watch.notes,
+                *dict.fromkeys(event["text"] for event in recorded.of_kind("note")),
+            ),
         )
         for number, view in enumerate(views):
             view.keep_written(aside / name_view_folder(FILES, number))
@@ -81,7 +86,7 @@ def run_recorded(
     recording.begin_recording(aside, side=options.side, command=command, device=DEVICES[step], seed=options.seed)
     environment = _environment(plan, step, views, options)
     ended = keeper.run_with_keeper(
-        _command(plan, views),
+        _command(plan, step, views),
         environment | ({"OMP_NUM_THREADS": threads} if threads else {}),
         _inside(views, plan.folder),
         aside / recording.STDOUT,
@@ -281,13 +286,32 @@ def _origin(before: list[bytes], after: list[bytes]) -> list[int]:
     return origin
 
 
-def _command(plan: Plan, views: list[View]) -> list[str]:
-    """The command, with places of the views for the script where it is not given relative to the current folder."""
+def _command(plan: Plan, step: str, views: list[View]) -> list[str]:
+    """The command, with places of the views for the script where it is not given relative to the current folder, and
+    with the NPU's device names for the port."""
     script = plan.launch.script
     words = list(plan.launch.command)
+    if step == NPU:
+        first = len(words) - len(plan.launch.arguments)
+        words[first:] = map(name_npu, words[first:])
     if script is not None and (script.is_absolute() or not _below(plan.folder, script)):
         words = [str(_inside(views, plan.folder / word)) if word == str(script) else word for word in words]
     return words
+
+
+def name_npu(word: str) -> str:
+    """An argument of the port for one of the original: `npu:0` for `cuda:0`, `--device=npu` for `--device=cuda`. The
+    converted code compares with these."""
+    return _DEVICE.sub(r"\1npu\2", word)
+
+
+def list_renamed_arguments(plan: Plan) -> list[str]:
+    """What is said of arguments that the port is given otherwise than the original."""
+    return [
+        f"the port was given {name_npu(word)} for the argument {word}"
+        for word in dict.fromkeys(plan.launch.arguments)
+        if name_npu(word) != word
+    ]
 
 
 def _below(folder: Path, path: Path) -> bool:
