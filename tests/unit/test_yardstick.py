@@ -175,6 +175,25 @@ def test_another_precision_or_scale(judge, theirs, ours, says):
     assert says in data["reason"] + "\n"
 
 
+@pytest.mark.parametrize(
+    ("asked", "given", "says"),
+    [
+        (["cuda"] * 3, ["npu", "cpu", "npu"], f"{NAMES[1]} of the 3 parameters of optimizer 0 are on the CPU"),
+        (["cuda"] * 3, ["cpu", "cpu", "npu"], f"{NAMES[0]} and 1 more of the 3 parameters"),
+        (["cuda", "cpu", "cuda"], ["npu", "cpu", "npu"], ""),  # the original's own
+        (["cuda"] * 3, ["npu"] * 3, ""),
+        ([], ["cpu"] * 3, ""),  # an older recording
+    ],
+)
+def test_a_part_of_the_model_on_the_host(judge, asked, given, says):
+    def placed(events, devices):
+        return [event | {"devices": devices} if event["kind"] == "parameters" else event for event in events]
+
+    data = judge(placed(run(device="npu"), given), reference=placed(run(), asked))
+    assert ("TP345" in data["codes"]) == bool(says)
+    assert says in data["reason"]
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_region_without_a_place_is_one_of_its_kind(judge, swapped):
     region = {"kind": "autocast", "dtype": "bfloat16", "enabled": True}

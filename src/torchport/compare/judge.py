@@ -100,6 +100,7 @@ def compare_recordings(
         *settings.precision_equal(reference, port),
         *(settings.scales_equal(reference, port, control) if chaotic is None else ()),
         *settings.parameters_equal(reference, port),
+        *(settings.places_equal(reference, port) if on_npu else ()),
         *conditions.replicas_equal(port),
         *drawn.drawn_conditions(port),
         *start.starts_equal(port, chance=bool(chance)),

@@ -82,6 +82,27 @@ def parameters_equal(reference: Recording, port: Recording) -> Iterator[Finding]
                 return
 
 
+def places_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
+    """Whether what the original has moved to a CUDA device is on an NPU in the port."""
+    for theirs, ours in zip(reference.trained, port.trained, strict=False):
+        before, after = (
+            {event["optimizer"]: event for event in reversed(one.of_kind("parameters"))} for one in (theirs, ours)
+        )
+        for number in sorted(before.keys() & after.keys()):
+            names = before[number]["names"]
+            rows = zip(names, before[number].get("devices", ()), after[number].get("devices", ()), strict=False)
+            left = [name for name, asked, given in rows if asked == "cuda" and given == "cpu"]
+            if left:
+                also = f" and {len(left) - 1} more" if len(left) > 1 else ""
+                yield error_finding(
+                    "TP345",
+                    f"{left[0]}{also} of the {len(names)} parameters of optimizer {number} are on the CPU in the port, "
+                    "and on CUDA in the original",
+                    "Look for modules that stay where they were made, and for a device that is chosen by name.",
+                )
+                return
+
+
 def _sizes(process: Process) -> dict[tuple[int, int], list[int]]:
     return {(event["optimizer"], event["step"]): list(event["sizes"]) for event in process.of_kind("parameters")}
 

@@ -42,17 +42,24 @@ class Quantities(Part):
     """Writes the events `parameters` and `norms` with `write`.
 
     `names` are those of the modules, `optimizers()` says how many optimizers were built so far: while there are none,
-    backward passes and `autograd.grad` are what is measured.
+    backward passes and `autograd.grad` are what is measured. `name_device` gives the type of a parameter's device.
     """
 
     def __init__(
-        self, torch: Any, write: Callable[..., None], readings: Readings, names: Names, optimizers: Callable[[], int]
+        self,
+        torch: Any,
+        write: Callable[..., None],
+        readings: Readings,
+        names: Names,
+        optimizers: Callable[[], int],
+        name_device: Callable[[Any], str] = lambda parameter: str(parameter.device.type),
     ) -> None:
         self._torch = torch
         self._write = write
         self._readings = readings
         self._names = names
         self._optimizers = optimizers
+        self._name_device = name_device
         self._followed: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
         self._places: dict[str, _Followed] = {}
         self._told: dict[int, tuple[list[str], list[int]]] = {}
@@ -159,16 +166,17 @@ class Quantities(Part):
             self._norms(number, step, gradient, norm, change)
 
         if step < DETAILED:
-            self._tell(number, step, followed.names, followed.sizes)
+            self._tell(number, step, followed.names, followed.sizes, list(map(self._name_device, tensors)))
         else:
             self._tell(number, step, [ALL], [sum(followed.sizes)])
         self._readings.schedule_write(vectors, write)
 
-    def _tell(self, number: int, step: int, names: list[str], sizes: list[int]) -> None:
+    def _tell(self, number: int, step: int, names: list[str], sizes: list[int], devices: Sequence[str] = ()) -> None:
         if self._told.get(number) != (names, sizes):
             self._told[number] = names, sizes
+            fields = {"names": names, "sizes": sizes, "devices": [*devices]}
             self._readings.schedule_write(
-                (), lambda _: self._write("parameters", optimizer=number, step=step, names=names, sizes=sizes)
+                (), lambda _: self._write("parameters", optimizer=number, step=step, **fields)
             )
 
     def _norms(

@@ -22,7 +22,8 @@ over (`equal.measure_difference`) |
 `optimizer.step()` |
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
 those of the step before |
-  | parameters | optimizer, step, names, sizes: of its parameters, when they are not those of the step before; \
+  | parameters | optimizer, step, names, sizes, devices (types; in a reference those that modules were moved to; none \
+for all together): of its parameters, when they are not those of the step before; \
 optimizer -1: leaves of a backward pass, or results of `autograd.grad`, in a run without optimizers |
   | norms | optimizer, step, gradient (of each parameter, as the update takes it; null where there is none), norm \
 (of a sample of each parameter), change (of that sample since the step before of this optimizer, or since before its \

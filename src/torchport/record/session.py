@@ -192,6 +192,7 @@ class Session:
     def _parts(self, torch: Any, patches: Patches) -> list[Part]:
         """What measures, between what does something wrong and what takes that back; then what changes the state."""
         from torchport.record.quantities import Quantities
+        from torchport.record.reference.places import name_device
         from torchport.record.uploads import Uploads
 
         options, recorder = self._options, self._recorder
@@ -199,7 +200,12 @@ class Session:
         uploads = Uploads(torch, self._journal.write_event, recorder.readings, self._sites.find_user_line, batches)
         uploads.install(patches)
         quantities = Quantities(
-            torch, self._journal.write_event, recorder.readings, recorder.names, lambda: recorder.optimizers
+            torch,
+            self._journal.write_event,
+            recorder.readings,
+            recorder.names,
+            lambda: recorder.optimizers,
+            *([name_device] if options.side == REFERENCE else []),
         )
         parts: list[Part] = [uploads, batches, quantities]
         if options.faults and options.steps is not None:

@@ -189,7 +189,9 @@ def scaled():
         optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16):
             loss = (weight * (float("inf") if step == 1 else 1.0)).sum()
-        with torch.autocast("cuda", enabled=False):
+            with torch.autocast("cuda", enabled=False):
+                loss = loss.float()
+        with torch.autocast("cuda", enabled=False):  # within none, so it changes nothing and is not recorded
             scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()

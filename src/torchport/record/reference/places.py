@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,6 @@ MOVE_TO = {"torch.Tensor": ("to",), "torch.nn.Module": ("to",), "torch.nn.utils.
 # Functions that give back their first argument. TorchScript cannot see through patched functions, and the
 # reference has no need of it.
 STAY = {
-    "torch.nn.Module": ("cuda",),
     "torch.jit": ("script",),
     "torch.nn.utils.rnn.PackedSequence": ("cuda", "pin_memory"),
     "torch.UntypedStorage": ("cuda", "pin_memory"),
@@ -37,13 +37,26 @@ TENSOR_TYPES = tuple(
 )
 
 
+# Of parameters: whether their module was moved to a CUDA device last, which their own device does not tell here.
+_moved: weakref.WeakKeyDictionary[Any, bool] | None = None
+
+
+def name_device(parameter: Any) -> str:
+    """The type of the device that the script has moved the parameter's module to: "cuda", or that where it is."""
+    return "cuda" if _moved is not None and _moved.get(parameter, False) else str(parameter.device.type)
+
+
 def patch_devices(torch: Any, patches: Patches) -> None:
-    """Send to the CPU what is asked for on a CUDA device."""
+    """Send to the CPU what is asked for on a CUDA device; `name_device` tells what was asked for."""
+    global _moved
+    _moved = torch.utils.weak.WeakIdKeyDictionary()
     places = _Places(torch)
     wrap_all(patches, STAY, lambda _: lambda this, *args, **kwargs: this)
     wrap_all(patches, TAKE_DEVICE, places.on_cpu)
     wrap_all(patches, load_role("device").factories, places.on_cpu)
     wrap_all(patches, MOVE_TO, places.wrap_move)
+    patches.wrap(torch.nn.Module, "cuda", places.move_to_cuda)
+    patches.wrap(torch.nn.Module, "cpu", places.move_to_cpu)
     patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy_if_alias(this, this))
     patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy_if_alias(this, cpu(this)))
     patches.wrap(torch.Tensor, "record_stream", lambda _: lambda this, stream: None)
@@ -68,6 +81,17 @@ def device_to_cpu(torch: Any, value: Any) -> Any:
     return "cpu" if isinstance(value, int) and not isinstance(value, bool) else to_cpu(torch, value)
 
 
+def _note_move(module: Any, to_cuda: bool) -> None:
+    if _moved is not None:
+        for parameter in module.parameters():
+            _moved[parameter] = to_cuda
+
+
+def _is_cuda(torch: Any, device: Any) -> bool:
+    named = isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
+    return named or isinstance(device, int) or (isinstance(device, torch.device) and device.type == "cuda")
+
+
 class _Places:
     """Wrappers that change the devices among the arguments."""
 
@@ -86,6 +110,9 @@ class _Places:
 
     def wrap_move(self, original: Any) -> Any:
         def to(this: Any, *args: Any, **kwargs: Any) -> Any:
+            asked = kwargs.get("device", args[0] if args else None)
+            if isinstance(this, self._torch.nn.Module) and isinstance(asked, (str, int, self._torch.device)):
+                _note_move(this, _is_cuda(self._torch, asked))
             if "device" in kwargs:
                 wanted = kwargs["device"] = self._device(kwargs["device"])
             else:
@@ -94,6 +121,24 @@ class _Places:
             return self.copy_if_alias(this, moved) if isinstance(wanted, (str, self._torch.device)) else moved
 
         return to
+
+    def move_to_cuda(self, _: Any) -> Any:
+        """For a module's `cuda`, which has nothing to do here."""
+
+        def cuda(this: Any, *args: Any, **kwargs: Any) -> Any:
+            _note_move(this, True)
+            return this
+
+        return cuda
+
+    def move_to_cpu(self, original: Any) -> Any:
+        """For a module's `cpu`."""
+
+        def cpu(this: Any) -> Any:
+            _note_move(this, False)
+            return original(this)
+
+        return cpu
 
     def copy_if_alias(self, before: Any, after: Any) -> Any:
         """What a move to another device gives: never an alias of the original's data."""
