@@ -137,6 +137,22 @@ def test_random_states_and_times_are_left_out_and_networks_of_such_names_are_not
     assert "generator.time_embed" in row.note
 
 
+def test_what_torch_npu_stores_otherwise_is_no_difference(runs: tuple[Path, Path]) -> None:
+    def saved(weight: float, **scaler: bytes) -> bytes:
+        return archive(dictionary(weight=stored("a", (1,), (1,), 1), scaler=dictionary(**scaler)), a=[weight])
+
+    assert compare(runs, "m.pt", saved(1, scale=number(2)), saved(1, scale=number(2), dynamic=number(1))).equal is True
+    row = compare(runs, "m.pt", saved(1, scale=number(2)), saved(2, scale=number(2), dynamic=number(1)))
+    assert row.equal is False
+    assert compare(runs, "m.pt", saved(1), saved(1, momentum=number(1))).equal is False
+
+
+def test_a_file_of_random_states_is_not_compared(runs: tuple[Path, Path]) -> None:
+    states = (archive(dictionary(cpu=stored("a", (1,), (1,), 1)), a=[value]) for value in (1.0, 2.0))
+    row = compare(runs, "rng_state.pth", *states)
+    assert row.equal is None and "each device's own" in row.note
+
+
 class Harmful:
     def __init__(self, path: str) -> None:
         self.path = path

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from torchport import vnpu
 from torchport.compare import Verdict, compare_recordings
+from torchport.compare.differences import STEPWISE
 from torchport.convert import convert_tree, list_edited_files
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
 from torchport.launch.keeper import signals_unwind
 from torchport.port import controls, given, judging, runs
-from torchport.port.left import compare_files
+from torchport.port.left import NUMBERS, compare_files
 from torchport.port.lock import lock_folder
 from torchport.port.modules import link_data
 from torchport.port.plan import (
@@ -300,13 +301,18 @@ def _came_of_control(run: ControlRun) -> str:
 
 
 def _files_findings(rows: list[FileRow], comparison: Comparison) -> Iterator[Finding]:
-    """Files that differ: evidence against a port that leaves nothing else to judge, else something to know."""
+    """Files that differ. They speak against the port if it leaves nothing else to judge, and if every step was compared
+    by itself in float32: weights, averages, predictions and scores must then be those of the original, too. If rounding
+    alone takes runs apart, files that differ are something to know."""
     alone = comparison.steps.kind == CALL
+    single = comparison.tolerance["dtype"] == "float32" and comparison.tolerance["given"] is None
+    exact = comparison.method == STEPWISE and single and comparison.forced is None
     for row in rows:
         if row.equal is False:
+            against = alone or (exact and row.kind in NUMBERS)
             yield Finding(
                 "TP348",
-                Severity.ERROR if alone else Severity.INFO,
+                Severity.ERROR if against else Severity.INFO,
                 Safety.REPORT,
                 None,
                 f"the file {row.name} differs: {row.note or f'{row.port} against {row.reference}'}",
