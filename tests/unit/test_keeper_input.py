@@ -1,4 +1,4 @@
-"""What a command that torchport starts finds at its input: nothing, and a terminal if we have one."""
+"""A command that torchport starts finds its input at its end, and a terminal if torchport has one."""
 
 from __future__ import annotations
 

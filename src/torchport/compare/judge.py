@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from torchport.compare import conditions, controls, drawn, layers, quantities, settings, start
+from torchport.compare import conditions, controls, drawn, evaluations, layers, quantities, settings, start
 from torchport.compare.conditions import error_finding
 from torchport.compare.curves import Curve
 from torchport.compare.differences import (
@@ -106,6 +107,7 @@ def compare_recordings(
         *start.starts_equal(port, chance=bool(chance)),
         *(_information(reason, tolerance) for reason in chance),
         *find_differences(pairs, both, apart, method, chaotic),
+        *(() if chance else _evaluations(both, tolerance)),
         *_other_sites(reference, port),
         *(_metric_finding(row) for row in metrics if not row.holds and ended_well),
         *(controls.report_unnoticed_faults(table.rows) if reference.steps and port.steps else ()),
@@ -139,6 +141,18 @@ def compare_recordings(
         evidence=tuple(conditions.collect_evidence(process) for process in port.trained),
     )
     return Result("compare", tuple(findings), data)
+
+
+def _evaluations(both: Sequence[Compared], tolerance: Tolerance) -> Iterator[Finding]:
+    """The first finding against the evaluations of any process."""
+    found = (
+        finding
+        for one in both
+        for finding in evaluations.compare_evaluations(
+            one.reference.process, one.port.process, one.select_pairs(LOSS), tolerance
+        )
+    )
+    yield from itertools.islice(found, 1)
 
 
 def _forced(forced: Forced | None, tolerance: Tolerance, given: float | None) -> list[Compared]:

@@ -10,7 +10,7 @@ from torchport.compare.conditions import error_finding
 from torchport.findings import Finding, Safety, Severity
 from torchport.record.recording import Recording
 
-# What rounding may leave of an initialisation that a device computes, by `equal.measure_difference`: the largest
+# Bounds on what rounding leaves of an initialisation that a device computes, by `equal.measure_difference`: the largest
 # element is several times the root mean square, and half a unit in its last place is 2^-12 or 2^-9 of it in half
 # precision.
 ROUNDED = {"float16": 4e-3, "bfloat16": 3e-2}
@@ -22,8 +22,9 @@ _HINT = (
 
 
 def starts_equal(port: Recording, *, chance: bool) -> Iterator[Finding]:
-    """What the port would have started from, had it not been given the original's weights. With `chance` both runs draw
-    numbers of their own, and weights that differ say nothing."""
+    """Compare the port's own start, before it was given the original's weights, with the original's.
+
+    With `chance` both runs draw numbers of their own, and weights that differ say nothing."""
     for process in port.trained:
         for event in process.of_kind("weights"):
             if event["action"] == "mismatch":

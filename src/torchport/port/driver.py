@@ -302,7 +302,7 @@ def _came_of_control(run: ControlRun) -> str:
 
 def _files_findings(rows: list[FileRow], comparison: Comparison) -> Iterator[Finding]:
     """Files that differ. They speak against the port if it leaves nothing else to judge, and if every step was compared
-    by itself in float32: weights, averages, predictions and scores must then be those of the original, too. If rounding
+    by itself in float32: weights, averages, predictions and scores must then be equal, too. If rounding
     alone takes runs apart, files that differ are something to know."""
     alone = comparison.steps.kind == CALL
     single = comparison.tolerance["dtype"] == "float32" and comparison.tolerance["given"] is None

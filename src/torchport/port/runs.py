@@ -306,7 +306,7 @@ def name_npu(word: str) -> str:
 
 
 def list_renamed_arguments(plan: Plan) -> list[str]:
-    """What is said of arguments that the port is given otherwise than the original."""
+    """Say which arguments the port is given otherwise than the original."""
     return [
         f"the port was given {name_npu(word)} for the argument {word}"
         for word in dict.fromkeys(plan.launch.arguments)

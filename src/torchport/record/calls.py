@@ -17,7 +17,7 @@ class OutermostCalls:
     `entered(module)` comes first; then `given(site, tensors)` with all tensors among the arguments, in order, and
     `called(site, norm, device, number)`. `site` is the place and the module's class, `norm` the Euclidean norm of all
     floating-point outputs, computed on the host in float64, so that nothing is launched for it. `called` may be taken
-    away: then outputs are not read.
+    away: then outputs are not read. `gave(site, module, outputs)` has these outputs themselves.
     """
 
     def __init__(
@@ -27,12 +27,14 @@ class OutermostCalls:
         called: Callable[[str, float, str, int], None],
         given: Callable[[str, list[Any]], None],
         entered: Callable[[Any], None],
+        gave: Callable[[str, Any, list[Any]], None],
     ) -> None:
         self._torch = torch
         self._sites = sites
         self.called: Callable[[str, float, str, int], None] | None = called
         self._given = given
         self._entered = entered
+        self._gave = gave
         self._depth = 0
         self._number = 0
         modules = torch.nn.modules.module
@@ -60,14 +62,14 @@ class OutermostCalls:
         place = f"{self._sites.find_user_line(2)} {type(module).__name__}"
         if given := list(_tensors(self._torch, (inputs, named), 0)):
             self._given(place, given)
-        if self.called is None:
-            return
         found = [
             tensor
             for tensor in _tensors(self._torch, outputs, 0)
             if tensor.is_floating_point() and tensor.layout == self._torch.strided
         ]
-        if not found:
+        if found:
+            self._gave(place, module, found)
+        if self.called is None or not found:
             return
         with quiet.silence_listeners():
             squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)

@@ -5,7 +5,7 @@ when the model is called for the first time (a script may initialise or load wei
 them at the same places, of the generators only the CPU's. After the first `backward()` only parameters that were never
 seen are exchanged, for an optimizer that is built later.
 
-Both runs draw the same random numbers, so the second run's own tensors should be those of the first. How far they are
+Both runs draw the same random numbers, so the second run's own tensors should equal the first's. How far they are
 from them is recorded (`start`) before they are overwritten: a port that has lost its pretrained weights, or initialises
 otherwise, would be proven right by weights that are not its own.
 """

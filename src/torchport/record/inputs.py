@@ -16,16 +16,12 @@ CALLS = 64  # outermost calls of one step that are recorded
 
 
 class Inputs(Part):
-    """Writes an event `inputs` for each outermost call with gradients, until `STEPS` steps are done: then `finished`
-    is called."""
+    """Writes an event `inputs` for each outermost call with gradients, until `STEPS` steps are done."""
 
-    def __init__(
-        self, torch: Any, write: Callable[..., None], readings: Readings, finished: Callable[[], None]
-    ) -> None:
+    def __init__(self, torch: Any, write: Callable[..., None], readings: Readings) -> None:
         self._torch = torch
         self._write = write
         self._readings = readings
-        self._finished = finished
         self._step = 0
         self._calls = 0
         self._training = False
@@ -59,8 +55,4 @@ class Inputs(Part):
     def step_done(self) -> None:
         """The next calls belong to the next step."""
         self._calls = 0
-        if not self._training:
-            return
-        self._step += 1
-        if self._step == STEPS:
-            self._finished()
+        self._step += self._training

@@ -27,6 +27,7 @@ from torchport.record import quiet
 from torchport.record.calls import OutermostCalls
 from torchport.record.casting import Casting
 from torchport.record.equal import EqualStart
+from torchport.record.evaluations import Evaluations
 from torchport.record.inputs import Inputs
 from torchport.record.limit import Limit
 from torchport.record.names import Names
@@ -170,8 +171,9 @@ class Recorder:
         torch.manual_seed(self._seed)
         self.readings, self.names = Readings(torch), Names(torch)
         self._scaling = Scaling(torch, self._write)
-        inputs = Inputs(torch, self._journal.write_event, self.readings, self._forget_calls)
-        self.parts += [self._scaling, inputs]
+        inputs = Inputs(torch, self._journal.write_event, self.readings)
+        evaluations = Evaluations(torch, self._journal.write_event, self.readings)
+        self.parts += [self._scaling, inputs, evaluations]
         if self._prepare is not None:
             self._prepare(torch, self._patches)
         self._log_seeds(torch, "manual_seed", "torch")
@@ -185,7 +187,9 @@ class Recorder:
             optimizers.register_optimizer_step_post_hook(self._stepped),
         ):
             self._undo.append(hook.remove)
-        self._calls = OutermostCalls(torch, self._sites, self._called, inputs.record_inputs, self.names.learn_module)
+        self._calls = OutermostCalls(
+            torch, self._sites, self._called, inputs.record_inputs, self.names.learn_module, evaluations.record_call
+        )
         if self._make_equal is not None:
             self._equal = self._make_equal(torch, self.get_process_key)
         self._patches.wrap(torch.optim.Optimizer, "__init__", self._constructed)
@@ -329,11 +333,6 @@ class Recorder:
             self._calls.called = None
         for part in self.parts:
             part.training_starts()
-
-    def _forget_calls(self) -> None:
-        if self._calls is not None and self._calls.called is None:
-            self._calls.remove_hooks()
-            self._calls = None
 
     @quiet.silence_operators
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:

@@ -22,7 +22,7 @@ over (`equal.measure_difference`) |
 `optimizer.step()` |
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
 those of the step before |
-  | parameters | optimizer, step, names, sizes, devices (types; in a reference those that modules were moved to; none \
+  | parameters | optimizer, step, names, sizes, devices (types; in a reference the ones that modules were moved to; none \
 for all together): of its parameters, when they are not those of the step before; \
 optimizer -1: leaves of a backward pass, or results of `autograd.grad`, in a run without optimizers |
   | norms | optimizer, step, gradient (of each parameter, as the update takes it; null where there is none), norm \
@@ -33,6 +33,8 @@ first). Null where there is nothing to measure: sparse, complex, without data, n
 the device; checksum "" for one that was there already (in the reference nothing tells them apart). Calls in compiled \
 code are seen in the reference only |
   | inputs | site, step, norms: of the tensors that an outermost module call was given while training, for 20 steps |
+  | evaluation | site, step, call, training, modules, norms: a module was called without gradients after so many \
+steps, the first 8 calls of a site; how many of its modules were in training mode, and the norms of what it gave |
   | autocast | site, dtype, enabled: a region, once each |
   | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
 numbers of the device's own, drawn beside the run; error: that it cannot |
@@ -119,6 +121,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "scaler": {"step": int, "scale": _NUMBER, "skipped": bool},
     "upload": {"site": str, "visit": int, "size": int, "checksum": str, "sum": _NUMBER, "norm": _NUMBER},
     "inputs": {"site": str, "step": int, "norms": list},
+    "evaluation": {"site": str, "step": int, "call": int, "training": int, "modules": int, "norms": list},
     "autocast": {"site": str, "dtype": str, "enabled": bool},
     "drawn": {"operator": str, "site": str, "dtype": str, "count": int, "mean": _NUMBER, "variance": _NUMBER},
     "fault": {"name": str, "step": int, "what": str, "optimizer": int | None, "parameter": int | None},
