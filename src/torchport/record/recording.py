@@ -22,9 +22,9 @@ over (`equal.measure_difference`) |
 `optimizer.step()` |
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
 those of the step before |
-  | parameters | optimizer, step, names, sizes, devices (types; in a reference the ones that modules were moved to; none \
-for all together): of its parameters, when they are not those of the step before; \
-optimizer -1: leaves of a backward pass, or results of `autograd.grad`, in a run without optimizers |
+  | parameters | optimizer, step, names, sizes, devices: of its parameters, when they are others than in the step \
+before. Devices are types, in a reference the ones that modules were moved to; none for all together. Optimizer -1: \
+leaves of a backward pass, or results of `autograd.grad`, in a run without optimizers |
   | norms | optimizer, step, gradient (of each parameter, as the update takes it; null where there is none), norm \
 (of a sample of each parameter), change (of that sample since the step before of this optimizer, or since before its \
 first). Null where there is nothing to measure: sparse, complex, without data, never measured before |
