@@ -372,5 +372,5 @@ def test_the_page_on_ports_has_these_numbers() -> None:
     assert f"The port may be {single:.0f} times as far in float32" in page
     assert f"{half:.0f} times in half precision" in page
     assert f"(its loss leaves 1e{math.log10(tolerance.CHAOTIC):.0f})" in page
-    assert f"where that leaves {yardstick.MOST:.0%}, means of windows are compared" in page
+    assert f"where that leaves {yardstick.MOST * 100:.0f} %, means of windows are compared" in page
     assert f"once more for at most {controls.MOST_STEPS} steps" in page
