@@ -152,7 +152,7 @@ def test_chip_profile_is_complete(name: str) -> None:
     chip = load_chips()[name]
     assert set(chip) - {"usable_gib", "context_gib"} == {
         *("cube_cores", "vector_cores", "clock_ghz", "memory_gib", "bandwidth_gbs", "l2_mib"),
-        *("bf16", "inf_nan", "operators", "nd_native", "unified", "source", "time"),
+        *("bf16", "inf_nan", "operators", "nd_native", "unified", "a3", "source", "time"),
     }
     assert chip["operators"] in ("910B", "910A", "310P")
     assert all(chip[field] > 0 for field in ("cube_cores", "vector_cores", "clock_ghz", "memory_gib"))

@@ -287,13 +287,13 @@ def test_nothing_that_a_script_sees_changes(events, told):
 def test_generators_are_not_moved(measuring, events, told):
     torch.rand(5, device="npu")  # before: the device's generator is there
     measuring.step_done()
-    states = measuring.generators.states()
+    states = measuring.generators.read_device_states()
     host = torch.default_generator
     before = measuring.generators._get(host)
     torch.multinomial(WEIGHTS.npu(), 4)
     functional.dropout(torch.ones(500, device="npu"), 0.3)
     assert len(events) == 3
-    assert measuring.generators.states() == states
+    assert measuring.generators.read_device_states() == states
     assert torch.equal(measuring.generators._get(host), before)
     measuring.step_done()
     assert told == []
