@@ -20,7 +20,18 @@ from torchport.launch.host_memory import free_memory
 from torchport.launch.keeper import Ended
 from torchport.port.plan import CONTROL, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
-from torchport.port.runs import VIEW, batches_of, make_views, options_of, run_recorded, steps_of
+from torchport.port.runs import (
+    FILES,
+    VIEW,
+    batches_of,
+    find_states,
+    make_views,
+    name_view_folder,
+    options_of,
+    restore_original_paths,
+    run_recorded,
+    steps_of,
+)
 from torchport.port.watch import Watch
 from torchport.record import recording, roundoff, states
 from torchport.record.recording import Recording
@@ -29,7 +40,6 @@ from torchport.results.port import ControlRun
 MOST_STEPS = 20  # of the control run
 MOST_NOISY = 200  # of the run that measures rounding where a training amplifies it
 ROOM = 2.5  # times the memory of the reference's first step, for a control run and the port beside each other
-STATES = "states"
 ONE_THREAD = "1"  # another order of adding than that of the reference, which has several
 
 
@@ -94,13 +104,16 @@ def has_room(plan: Plan) -> bool:
     return bool(memory) and ROOM * needed < free_memory()[0]
 
 
-def run_with_noise(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None) -> Recording:
-    """Run the original once more, in the folder `aside`, with rounding noise and without faults: how far rounding alone
-    takes it. As many steps as the port did, at most `MOST_NOISY`; `formats` as for `run_control`."""
+def run_with_noise(
+    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None, least: int = 0
+) -> Recording:
+    """Run the original once more, in the folder `aside`, with rounding noise and without faults, from the states from
+    which the port went on, too: how far rounding alone takes it. As many steps as the port did, at most `MOST_NOISY` or
+    `least`; `formats` as for `run_control`."""
     formats = assume_formats() if formats is None else formats
-    steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), MOST_NOISY)
-    watch = Watch(aside, plan.timeout, progress)
-    return rerun_side(plan, REFERENCE, aside, watch, {"noise": True, "roundoffs": dict(formats), "steps": steps})[0]
+    steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), max(MOST_NOISY, least))
+    changes = {"noise": True, "roundoffs": dict(formats), "steps": steps, "states_in": find_states(plan)}
+    return rerun_side(plan, REFERENCE, aside, Watch(aside, plan.timeout, progress), changes)[0]
 
 
 def run_forced_steps(
@@ -113,7 +126,7 @@ def run_forced_steps(
     be started.
     """
     kept = Recording.from_directory(plan.kept_in(REFERENCE))
-    folder = aside / STATES
+    folder = aside / recording.STATES
     found: dict[str, Recording] = {}
     formats = assume_formats() if formats is None else formats
     with_faults = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "states_in": str(folder)}
@@ -137,16 +150,26 @@ def run_forced_steps(
     return Forced(found[REFERENCE], found[NPU], found[CONTROL], size)
 
 
+def run_to_the_end(plan: Plan, aside: Path, progress: Progress) -> Ended:
+    """Run the original once more, in the folder `aside`, with rounding noise, from the states from which the port went
+    on, as far as the port, and keep the files that it writes."""
+    kept = Recording.from_directory(plan.kept_in(REFERENCE))
+    changes = {"noise": True, "roundoffs": assume_formats(), "steps": steps_of(kept), "states_in": find_states(plan)}
+    return rerun_side(plan, REFERENCE, aside, Watch(aside, plan.timeout, progress), changes, keep=True)[1]
+
+
 def rerun_side(
-    plan: Plan, side: str, aside: Path, watch: Callable[[float], str], changes: Mapping[str, Any]
+    plan: Plan, side: str, aside: Path, watch: Callable[[float], str], changes: Mapping[str, Any], *, keep: bool = False
 ) -> tuple[Recording, Ended]:
     """Run one side in the folder `aside` from the reference's initial weights, with these options of the session; what
-    it wrote is not kept."""
+    it wrote is kept there with `keep`."""
     kept = Recording.from_directory(plan.kept_in(REFERENCE))
     with make_views(plan, side, aside) as views:
         options = dataclasses.replace(
             options_of(plan, side, aside, views),
             save="",
+            states_out="",
+            states_every=1,
             load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
             batches=batches_of(plan),
             enough=None,
@@ -154,7 +177,11 @@ def rerun_side(
             **changes,
         )
         found = run_recorded(plan, side, aside, views, options, watch, ONE_THREAD if side == REFERENCE else "")
-        for number, _ in enumerate(views):
+        for number, view in enumerate(views):
+            if keep:
+                view.keep_written(aside / name_view_folder(FILES, number))
+                output = aside / recording.STDOUT
+                output.write_text(restore_original_paths([view], output.read_text("utf-8", "replace")), "utf-8")
             shutil.rmtree(aside / f"{VIEW}-{number + 1}")
     return found
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchport import vnpu
 from torchport.compare import Verdict, compare_recordings
-from torchport.compare.differences import STEPWISE
+from torchport.compare.verdict import Word
 from torchport.convert import convert_tree, list_edited_files
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
 from torchport.launch.keeper import signals_unwind
 from torchport.port import controls, given, judging, runs
-from torchport.port.left import NUMBERS, compare_files
 from torchport.port.lock import lock_folder
 from torchport.port.modules import link_data
+from torchport.port.outcomes import DIFFERS, compare_outcomes, judge_outcomes, report_outcomes
 from torchport.port.plan import (
     COMPARE,
     CONTROL,
@@ -40,6 +40,7 @@ from torchport.results.comparison import Comparison
 from torchport.results.conversion import Summary
 from torchport.results.port import ControlRun, Conversion, FileRow, Judged, Port, PortRuns, Run
 
+NAMED = 2  # files of those that were not compared
 NOT_RUN = Finding(
     "TP312",
     Severity.INFO,
@@ -223,8 +224,10 @@ class _Steps:
                 result = judging.judge_runs(plan, folder, reference, port, self.control, self.progress)
                 comparison = result.data
                 if self.runs[REFERENCE].given is None:  # else only the port's files are known
-                    rows = compare_files(folders[0] / runs.FILES, folders[1] / runs.FILES)
-                findings = [*result.findings, *_files_findings(rows, comparison)]
+                    rows = compare_outcomes(*folders)
+                    if Verdict.from_findings(result.findings, "").word is not Word.DOES_NOT_HOLD:
+                        rows = judge_outcomes(plan, folder, rows, comparison, self.progress)
+                findings = [*result.findings, *report_outcomes(rows, alone=comparison.steps.kind == CALL)]
             imported = {Path(path) for step in (REFERENCE, NPU) for path in self.runs[step].modules}
             mentions = find_unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))
             if mentions:
@@ -233,11 +236,28 @@ class _Steps:
             word, reason, decide = str(verdict.word), verdict.reason, verdict.decide
             if comparison is not None:
                 comparison = dataclasses.replace(comparison, verdict=word, reason=reason, decide=decide)
-            data = Judged(plan.command, comparison, word, reason, decide, tuple(rows), tuple(mentions))
+            unchecked = () if comparison is None else tuple(self._unchecked(comparison, findings, rows))
+            data = Judged(plan.command, comparison, word, reason, decide, tuple(rows), tuple(mentions), unchecked)
             placed = runs.original_places(tuple(findings), *folders)
             self.judged = dataclasses.replace(step_result(COMPARE, plan, data), findings=placed)
             self.judged.write(folder / RESULT)
         self.progress.finish_step(f"{comparison.method}: {verdict.word}" if comparison else str(verdict.word))
+
+    def _unchecked(self, comparison: Comparison, findings: Sequence[Finding], rows: Sequence[FileRow]) -> Iterator[str]:
+        """What a reader of the word may take for compared, and was not."""
+        yield from comparison.unchecked
+        judged = any(finding.code == DIFFERS and finding.severity is Severity.ERROR for finding in findings)
+        differing = [row.name for row in rows if row.equal is False and not judged]
+        unread = [row.name for row in rows if row.equal is None]
+        words = [
+            f"{len(names)} {what}: {', '.join(names[:NAMED])}"
+            for what, names in (("that differ", differing), ("of other formats", unread))
+            if names
+        ]
+        if words:
+            yield f"files ({'; '.join(words)})"
+        if self.runs[REFERENCE].ended in ("steps", "enough"):
+            yield f"what the script does after step {self.runs[REFERENCE].steps - 1}"
 
     def _collect(self) -> Result[Port]:
         plan, judged = self.plan, self.judged.data
@@ -260,6 +280,7 @@ class _Steps:
             diff=self.conversion.data.diff,
             runs=PortRuns(self.runs[REFERENCE], self.control, npu),
             notes=tuple(_notes(plan, self.runs, self.control)),
+            unchecked=judged.unchecked,
         )
         result = Result("port", (*self.conversion.findings, *self.judged.findings), data, plan.hash_inputs())
         result.write(plan.out / RESULT)
@@ -298,26 +319,6 @@ def _came_of(run: Run) -> str:
 def _came_of_control(run: ControlRun) -> str:
     what = "noise and faults" if run.faults else "noise"
     return run.why or f"{_count(run.steps, 'step')} of the original with {what}"
-
-
-def _files_findings(rows: list[FileRow], comparison: Comparison) -> Iterator[Finding]:
-    """Files that differ. They speak against the port if it leaves nothing else to judge, and if every step was compared
-    by itself in float32: weights, averages, predictions and scores must then be equal, too. If rounding
-    alone takes runs apart, files that differ are something to know."""
-    alone = comparison.steps.kind == CALL
-    single = comparison.tolerance["dtype"] == "float32" and comparison.tolerance["given"] is None
-    exact = comparison.method == STEPWISE and single and comparison.forced is None
-    for row in rows:
-        if row.equal is False:
-            against = alone or (exact and row.kind in NUMBERS)
-            yield Finding(
-                "TP348",
-                Severity.ERROR if against else Severity.INFO,
-                Safety.REPORT,
-                None,
-                f"the file {row.name} differs: {row.note or f'{row.port} against {row.reference}'}",
-                "The runs' files are in OUT/reference/files and OUT/npu/files.",
-            )
 
 
 def _notes(plan: Plan, kept: Mapping[str, Run], control: ControlRun) -> Iterator[str]:

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from torchport.checkpoints.pickled import read_checkpoint
 from torchport.checkpoints.tensors import Tensor, Unreadable, read_npy, read_npz, read_safetensors, relative_difference
+from torchport.port.events import read_events
 from torchport.port.texts import TIMED, compare_texts, mask_text, number_difference, read_json, read_table, read_text
 from torchport.port.view import is_byproduct
 from torchport.results.port import FileRow
 
 # Relative: what the whole run of a float32 port is held to (compare.tolerance).
 TOLERANCE = 1e-2
+CLOSE = 1e-3  # of tensors: numbers in texts are rounded, they are not
 IMAGES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".pdf"))
 # What experiment trackers write for themselves: times, machines and identities of runs.
 TRACKERS = frozenset(("wandb", "mlruns", "swanlog", "mlflow.db"))
@@ -29,7 +31,10 @@ READERS: dict[str, tuple[str, Callable[[Path], dict[str, object]]]] = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", read_json)),
     **dict.fromkeys((".csv", ".tsv"), ("csv", read_table)),
 }
-NUMBERS = frozenset(kind for kind, _ in READERS.values())  # kinds of files that are read as numbers
+EVENTS = "events"  # of TensorBoard
+NUMBERS = frozenset((EVENTS, *(kind for kind, _ in READERS.values())))  # kinds of files that are read as numbers
+TENSORS = frozenset(("checkpoint", "safetensors", "npz", "npy"))
+JUDGED = NUMBERS | {"text", "file"}
 # torch_npu's GradScaler keeps one number more than torch's (torch_npu/npu/amp/grad_scaler.py, 2.13).
 OWN_TO_NPU = re.compile(r"(?:^|\.)scaler\w*\.dynamic$|^dynamic$")
 RANDOM_STATE = re.compile(r"(?:^|[._])rng(?:[._]|$)|_rng|rng_state|random_state", re.IGNORECASE)  # each device's own
@@ -40,21 +45,53 @@ NAMED_BY_CHANCE = re.compile(
 )
 
 
-def compare_files(reference: Path, port: Path, tolerance: float = TOLERANCE) -> list[FileRow]:
-    """The files below two folders, by name; numbers in them may differ by `tolerance`, relative.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Bounds:
+    """How far numbers of a file may be apart: `least`, or `times` the distance of those in the file `again`."""
 
-    Hidden, temporary and cache files are left out. Names with a date or the like are those of one file where
-    the rest of the names is the same. Nothing in the files is executed. A folder that is missing has none.
+    least: float
+    again: Path | None = None
+    times: float = 1.0
+
+
+def get_tolerance(kind: str) -> float:
+    """By how much the contents of files of this kind may differ, relative."""
+    return CLOSE if kind in TENSORS else TOLERANCE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Again:
+    """The files in `folder` of another run of the original, with rounding noise: numbers of the port may be `times` as
+    far from the original's as its numbers are."""
+
+    folder: Path
+    times: float
+
+
+def compare_files(reference: Path, port: Path, again: Again | None = None) -> list[FileRow]:
+    """The files below two folders, by name; numbers in them may differ by `get_tolerance`, or by what `again` shows.
+
+    What `again` does not have, or has in other words, is not compared. Hidden, temporary and cache files are left out.
+    Names with a date or the like are those of one file where the rest of the names is the same. Nothing in the files is
+    executed. A folder that is missing has none.
     """
     rows = []
+    more = {} if again is None else {one: other for _, one, other in _pairs(_files(reference), _files(again.folder))}
     for name, one, other in _pairs(_files(reference), _files(port)):
         if one is not None and other is not None:
-            row = _compare(name, reference / one, port / other, tolerance)
+            row = _compare(name, reference / one, port / other, _Bounds(get_tolerance(_kind(name))))
+            if row.equal is False and again is not None and _kind(name) in JUDGED:
+                third = more.get(one)
+                if third is None:
+                    row = dataclasses.replace(row, equal=None, note=_and(row.note, "the original, run again, lacks it"))
+                else:
+                    bounds = _Bounds(get_tolerance(_kind(name)), again.folder / third, again.times)
+                    row = _compare(name, reference / one, port / other, bounds)
             if one != other:
                 row = dataclasses.replace(row, note=_and(row.note, f"the port's is {other}"))
             rows.append(row)
             continue
-        equal = None if _kind(name) in ("events", "tracker") else False
+        equal = None if _kind(name) in (EVENTS, "tracker") else False
         left = _size(reference / one) if one is not None else ""
         right = _size(port / other) if other is not None else ""
         note = f"only the {'original' if left else 'port'}'s run wrote it"
@@ -96,7 +133,7 @@ def _kind(name: str) -> str:
     path = Path(name)
     suffix = path.suffix.lower()
     if "tfevents" in path.name:
-        return "events"
+        return EVENTS
     if not TRACKERS.isdisjoint(path.parts):
         return "tracker"
     if suffix in READERS:
@@ -104,26 +141,26 @@ def _kind(name: str) -> str:
     return "image" if suffix in IMAGES else "file"
 
 
-def _compare(name: str, one: Path, other: Path, tolerance: float) -> FileRow:
+def _compare(name: str, one: Path, other: Path, bounds: _Bounds) -> FileRow:
     kind = _kind(name)
     sizes = (_size(one), _size(other))
     try:
         if _same_bytes(one, other):
             return FileRow(name, kind, *sizes, True, 0.0, "")
-        if kind in ("events", "tracker"):
+        if kind == "tracker":
             return FileRow(name, kind, *sizes, None, None, "has times and names of the run in it; not compared")
         if RANDOM_STATE.search(Path(name).stem):
             return FileRow(name, kind, *sizes, None, None, "states of random generators are each device's own")
         if kind == "image":
             return _images(name, one, other, sizes)
-        read = READERS.get(one.suffix.lower())
+        read = read_events if kind == EVENTS else READERS.get(one.suffix.lower(), ("", None))[1]
         if read is not None:
-            return _contents(name, read[1], (one, other), sizes, tolerance)
+            return _contents(name, read, (one, other), sizes, bounds)
     except Unreadable as reason:
         unreadable = str(reason)
     else:
         unreadable = ""
-    return _plain(name, one, other, sizes, tolerance, unreadable)
+    return _plain(name, one, other, sizes, bounds, unreadable)
 
 
 def _contents(
@@ -131,7 +168,7 @@ def _contents(
     read: Callable[[Path], dict[str, object]],
     paths: tuple[Path, Path],
     sizes: tuple[str, str],
-    tolerance: float,
+    bounds: _Bounds,
 ) -> FileRow:
     """Two files of a kind that is read. Raises Unreadable where neither can be."""
     kind = _kind(name)
@@ -148,12 +185,13 @@ def _contents(
         return FileRow(name, kind, *sizes, False, None, f"the {whose}'s cannot be read: {why}")
     if not contents:
         raise Unreadable(reasons[0])
-    equal, difference, note = compare_contents(contents[0], contents[1], tolerance)
+    again = None if bounds.again is None else read(bounds.again)
+    equal, difference, note = compare_contents(contents[0], contents[1], bounds.least, again, bounds.times)
     said = [_said(content, size) for content, size in zip(contents, sizes, strict=True)]
     return FileRow(name, kind, said[0], said[1], equal, difference, note)
 
 
-def _plain(name: str, one: Path, other: Path, sizes: tuple[str, str], tolerance: float, unreadable: str) -> FileRow:
+def _plain(name: str, one: Path, other: Path, sizes: tuple[str, str], bounds: _Bounds, unreadable: str) -> FileRow:
     """Two files that nothing is known about, or that are not what their name says."""
     kind = _kind(name)
     try:
@@ -163,17 +201,27 @@ def _plain(name: str, one: Path, other: Path, sizes: tuple[str, str], tolerance:
         note = f"the bytes differ, and the contents are not compared: {why}"
         return FileRow(name, kind, *sizes, None, None, note)
     difference, place = compare_texts(*texts)
+    allowed = bounds.least
+    if bounds.again is not None:
+        moved, words = compare_texts(texts[0], read_text(bounds.again))
+        allowed = max(allowed, bounds.times * moved)
+        if words:
+            return FileRow(name, kind, *sizes, None, None, "it differs between two runs of the original, too")
     lines = [f"{len(text.splitlines())} lines" for text in texts]
     note = place if place else f"numbers differ by {difference:.1e}" if difference else ""
     kind = "text" if kind == "file" else kind
-    return FileRow(name, kind, lines[0], lines[1], difference <= tolerance, _finite(difference), _and(note, unreadable))
+    return FileRow(name, kind, lines[0], lines[1], difference <= allowed, _finite(difference), _and(note, unreadable))
 
 
 def compare_contents(
-    reference: Mapping[str, object], port: Mapping[str, object], tolerance: float
+    reference: Mapping[str, object],
+    port: Mapping[str, object],
+    tolerance: float,
+    again: Mapping[str, object] | None = None,
+    times: float = 1.0,
 ) -> tuple[bool | None, float | None, str]:
-    """Whether two flat contents are equal within `tolerance`, the largest difference, and what differs first or
-    most."""
+    """Whether two flat contents are equal within `tolerance`, or within `times` the distance of `again` from the
+    reference; the largest difference, and what differs first or most."""
     missing = [name for name in reference if name not in port and not RANDOM_STATE.search(name)]
     more = [
         name for name in port if name not in reference and not OWN_TO_NPU.search(name) and not RANDOM_STATE.search(name)
@@ -181,23 +229,27 @@ def compare_contents(
     if missing or more:
         whose, which = ("original", missing) if missing else ("port", more)
         return (False, None, f"only the {whose}'s has {which[0]}" + f" and {len(which) - 1} more" * (len(which) > 1))
-    worst, where, unknown = 0.0, "", ""
+    worst, where, unknown, apart = 0.0, "", "", False
     for name, one in reference.items():
         other = port.get(name)
         if RANDOM_STATE.search(name) or (TIMED.search(name) and not isinstance(one, Tensor)):
             continue
         difference = _difference(one, other)
+        moved = 0.0 if again is None else _difference(one, again.get(name))
+        if isinstance(moved, str) or moved is None:  # between two runs of the original, too
+            continue
         if isinstance(difference, str):
             return False, None, f"{name}: {difference}"
         if difference is None:
             unknown = unknown or name
-        elif difference > worst:
+        elif difference > max(worst, tolerance, times * moved) or (not where and difference > worst):
             worst, where = difference, name
+            apart = difference > max(tolerance, times * moved)
     note = f"largest difference in {where}: {worst:.1e}" if where else ""
     if unknown:
         note = _and(note, f"{unknown} differs and cannot be compared")
-        return (False if worst > tolerance else None), _finite(worst), note
-    return worst <= tolerance, _finite(worst), note
+        return (False if apart else None), _finite(worst), note
+    return not apart, _finite(worst), note
 
 
 def _difference(one: object, other: object) -> float | str | None:

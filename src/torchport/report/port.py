@@ -82,6 +82,8 @@ def _verdict(name: str, data: Port | Comparison, width: int, paint: Painter) -> 
     first, *rest = wrap_hanging_indent("", f"{head}{text}", width - 2)
     yield first.replace(word, paint(word, f"1;{_COLOUR[kind]}"), 1) if word in first else first
     yield from (f"  {line}" for line in rest)
+    if data.unchecked:
+        yield from wrap_hanging_indent("  Not checked: ", escape_unprintable("; ".join(data.unchecked)) + ".", width)
     for step in data.decide:
         yield from wrap_hanging_indent("  to decide: ", escape_unprintable(step), width)
 

@@ -110,7 +110,8 @@ class UnconvertedModule:
 class Judged:
     """The step `compare`: the verdict, its reason, what would decide an open one, and what it rests on.
 
-    `comparison` is None if one of the runs is missing; `modules` are the user's modules that were not converted.
+    `comparison` is None if one of the runs is missing; `modules` are the user's modules that were not converted;
+    `unchecked` says what was not compared.
     """
 
     command: Command
@@ -120,6 +121,7 @@ class Judged:
     decide: tuple[str, ...]
     files: tuple[FileRow, ...]
     modules: tuple[UnconvertedModule, ...]
+    unchecked: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Port:
     """The data of `torchport port`.
 
     `port` is the converted script, `backend` "virtual NPU" or "NPU", `diff` what was rewritten, `notes` what a reader
-    of the verdict has to know of the runs.
+    of the verdict has to know of the runs, `unchecked` what was not compared.
     """
 
     verdict: str
@@ -154,3 +156,4 @@ class Port:
     diff: str
     runs: PortRuns
     notes: tuple[str, ...]
+    unchecked: tuple[str, ...] = ()

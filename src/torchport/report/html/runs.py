@@ -55,7 +55,8 @@ def _hint(data: Port) -> str:
 
 
 def _notes(data: Port) -> str:
-    notes = "".join(f"<li>{escape(wording.format_sentence(note))}</li>" for note in data.notes)
+    shown = [*data.notes, *([f"Not checked: {'; '.join(data.unchecked)}"] if data.unchecked else ())]
+    notes = "".join(f"<li>{escape(wording.format_sentence(note))}</li>" for note in shown)
     return f"<ul class=notes>{notes}</ul>" if notes else ""
 
 

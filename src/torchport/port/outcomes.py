@@ -1,0 +1,83 @@
+"""What a script leaves, judged: its files and the numbers that it prints.
+
+What differs between the runs is measured by the original: it runs once more to its end, with rounding noise, from the
+states from which the port went on. Its own files and numbers differ from the first run's by rounding, and by all that
+differs from run to run, such as times; the port's may be some times as far away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from torchport.compare.tolerance import TOLERANCES
+from torchport.findings import Finding, Safety, Severity
+from torchport.port import controls, runs
+from torchport.port.left import JUDGED, TOLERANCE, Again, compare_files
+from torchport.port.plan import NPU, REFERENCE, Plan
+from torchport.port.printed import PRINTED, compare_printed
+from torchport.port.progress import Progress
+from torchport.record import recording
+from torchport.results.comparison import Comparison
+from torchport.results.port import FileRow
+
+DIFFERS = "TP348"
+KINDS = JUDGED | {PRINTED}
+AGAIN = "again"  # below compare/, the original's run to its end
+
+
+def compare_outcomes(reference: Path, port: Path, again: Path | None = None, times: float = 1.0) -> list[FileRow]:
+    """What two runs left in their folders: the files, and what they printed. `again` is the folder of another run of
+    the original: what is `times` as far from it as that run is counts as equal."""
+    measured = None if again is None else Again(again / runs.FILES, times)
+    rows = compare_files(reference / runs.FILES, port / runs.FILES, measured)
+    printed = compare_printed(
+        _read_output(reference), _read_output(port), TOLERANCE, None if again is None else _read_output(again), times
+    )
+    return [*rows, *([] if printed is None else [printed])]
+
+
+def judge_outcomes(
+    plan: Plan, folder: Path, rows: Sequence[FileRow], comparison: Comparison, progress: Progress
+) -> list[FileRow]:
+    """The rows, those that differ judged by another run of the original, in a folder below `folder`.
+
+    `equal` is None for what cannot be judged: if the runs draw numbers of their own, and if that run fails."""
+    if not any(row.equal is False and row.kind in KINDS for row in rows):
+        return list(rows)
+    if comparison.chance:
+        return [_leave_open(row, "the runs draw numbers of their own") for row in rows]
+    progress.note("files or printed numbers differ: the original runs once more, to measure what rounding does to them")
+    aside = folder / AGAIN
+    aside.mkdir()
+    if controls.run_to_the_end(plan, aside, progress).status:
+        return [_leave_open(row, "the original, run again, failed") for row in rows]
+    times = TOLERANCES[comparison.tolerance["dtype"]].spread
+    return compare_outcomes(plan.kept_in(REFERENCE), plan.kept_in(NPU), aside, times)
+
+
+def report_outcomes(rows: Iterable[FileRow], *, alone: bool) -> Iterator[Finding]:
+    """What differs by more than rounding explains; with `alone` files are all that there is to judge."""
+    for row in rows:
+        if row.equal is False:
+            what = "what is printed differs" if row.kind == PRINTED else f"the file {row.name} differs"
+            yield Finding(
+                DIFFERS,
+                Severity.ERROR if alone or row.kind in KINDS else Severity.INFO,
+                Safety.REPORT,
+                None,
+                f"{what}: {row.note or f'{row.port} against {row.reference}'}",
+                f"The runs' files are in OUT/{REFERENCE}/files and OUT/{NPU}/files, what they print in stdout.txt.",
+            )
+
+
+def _leave_open(row: FileRow, why: str) -> FileRow:
+    if row.equal is not False or row.kind not in KINDS:
+        return row
+    return dataclasses.replace(row, equal=None, note=f"{row.note}; {why}" if row.note else why)
+
+
+def _read_output(folder: Path) -> str:
+    path = folder / recording.STDOUT
+    return path.read_text("utf-8", "replace") if path.exists() else ""

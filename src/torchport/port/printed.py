@@ -1,0 +1,83 @@
+"""The numbers that two runs print, line by line: lines belong together that have the same words around their
+numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from torchport.port.texts import NUMBER, mask_text, number_difference
+from torchport.results.port import FileRow
+
+Line = tuple[str, list[str]]  # and its numbers
+PRINTED = "printed"
+NAME = "what is printed"
+# A number that differs by more is another thing, such as a time that is printed without a unit: nothing is said of it.
+# Losses and shares are compared by their names as well (`compare.metrics`).
+FURTHEST = 3.0
+MOST_LINES = 20_000
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+def compare_printed(
+    reference: str, port: str, tolerance: float, again: str | None = None, times: float = 1.0
+) -> FileRow | None:
+    """The largest difference of a number, relative to the larger; None if no line of both has a number.
+
+    Numbers may differ by `tolerance`, or by `times` what those of the same words in `again` differ, the output of
+    another run of the original. Lines are left out if their words do not occur equally often in all outputs: progress
+    bars, warnings.
+    """
+    sides = [_by_words(output) for output in (reference, port)]
+    more = None if again is None else _by_words(again)
+    worst, note, compared, apart = 0.0, "", 0, False
+    for words, rows in sides[0].items():
+        others = sides[1].get(words, [])
+        if len(others) != len(rows):
+            continue
+        allowed = tolerance
+        if more is not None:
+            if len(more.get(words, [])) != len(rows):
+                continue
+            allowed = max([tolerance, *(times * one for one, _ in _differences(rows, more[words]))])
+        compared += len(rows)
+        for difference, text in _differences(rows, others):
+            if difference > max(worst, allowed) or (not note and difference > worst):
+                worst, note, apart = difference, text, difference > allowed
+    if not compared:
+        return None
+    lines = f"{compared} lines with numbers"
+    return FileRow(NAME, PRINTED, lines, lines, not apart, worst, note)
+
+
+def _differences(rows: list[Line], others: list[Line]) -> Iterator[tuple[float, str]]:
+    for (line, numbers), (_, theirs) in zip(rows, others, strict=True):
+        for number, other in zip(numbers, theirs, strict=True):
+            yield _measure(number, other), f"{other} against {number} in the line {line!r}"
+
+
+def _measure(number: str, other: str) -> float:
+    one, two = float(number), float(other)
+    if one and two and math.isfinite(two / one) and not 1 / FURTHEST <= abs(two / one) <= FURTHEST:
+        return 0.0
+    digit = max(_digit(number), _digit(other))
+    return 0.0 if abs(one - two) <= 1.5 * digit else number_difference(one, two)
+
+
+def _digit(number: str) -> float:
+    """The unit of the last printed digit; 0 for an integer, which is not rounded."""
+    mantissa, _, exponent = number.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    return 10.0 ** (int(exponent or 0) - decimals) if decimals else 0.0
+
+
+def _by_words(output: str) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = defaultdict(list)
+    for line in _COLOUR.sub("", output).replace("\r", "\n").split("\n")[:MOST_LINES]:
+        masked = mask_text(line).strip()
+        numbers = NUMBER.findall(masked)
+        if numbers:
+            found[NUMBER.sub("#", masked)].append((masked[:60], numbers))
+    return found

@@ -1,0 +1,113 @@
+"""What a training leaves, judged by another run of the original."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import port_results
+import pytest
+
+from torchport.findings import Severity
+from torchport.port import outcomes, runs
+from torchport.port.plan import NPU, REFERENCE
+from torchport.results.codec import from_json
+from torchport.results.comparison import Comparison
+from torchport.results.port import FileRow
+
+
+class _Plan:
+    def __init__(self, out: Path) -> None:
+        self.out = out
+
+    def kept_in(self, step: str) -> Path:
+        return self.out / step
+
+
+class _Quiet:
+    def note(self, text: str) -> None: ...
+
+
+def leave(folder: Path, scores: dict[str, Any], output: str = "done 1.5") -> Path:
+    (folder / runs.FILES).mkdir(parents=True)
+    (folder / runs.FILES / "scores.json").write_text(json.dumps(scores))
+    (folder / "stdout.txt").write_text(output)
+    return folder
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(port: dict[str, Any], again: dict[str, Any] | int, **changes: Any) -> list[FileRow]:
+        leave(tmp_path / REFERENCE, {"weight": 1.0, "bias": 0.5, "started": "12:01"})
+        leave(tmp_path / NPU, port, changes.pop("output", "done 1.5"))
+        (tmp_path / "compare").mkdir()
+
+        def run(plan: Any, aside: Path, progress: Any) -> Any:
+            assert aside == tmp_path / "compare" / "again"
+            if not isinstance(again, int):
+                leave(tmp_path / "rerun", again).rename(aside / "rerun")
+                for path in (aside / "rerun").iterdir():
+                    path.rename(aside / path.name)
+            return type("Ended", (), {"status": again if isinstance(again, int) else 0})
+
+        monkeypatch.setattr(outcomes.controls, "run_to_the_end", run)
+        more = {"tolerance": {"dtype": "float32", "given": None}} | changes
+        data = from_json(Comparison, port_results.comparison(**more))
+        rows = outcomes.compare_outcomes(tmp_path / REFERENCE, tmp_path / NPU)
+        return outcomes.judge_outcomes(_Plan(tmp_path), tmp_path / "compare", rows, data, _Quiet())  # type: ignore[arg-type]
+
+    return make
+
+
+SAME = {"weight": 1.0, "bias": 0.5, "started": "12:01"}
+
+
+def said(rows: list[FileRow], *, alone: bool = False) -> list[tuple[Severity, str]]:
+    return [(finding.severity, finding.message) for finding in outcomes.report_outcomes(rows, alone=alone)]
+
+
+def test_a_number_that_rounding_does_not_explain(judge: Any) -> None:
+    ((severity, text),) = said(judge(SAME | {"weight": 1.05}, SAME | {"weight": 1.0001}))
+    assert (severity, text) == (Severity.ERROR, "the file scores.json differs: largest difference in weight: 4.8e-02")
+
+
+def test_the_number_of_one_name_says_nothing_of_another(judge: Any) -> None:
+    """The bias is rounding alone, in the original as well; the weight is not."""
+    assert said(judge(SAME | {"weight": 1.05, "bias": 0.9}, SAME | {"bias": 0.3}))
+
+
+def test_what_rounding_moves_as_far_is_equal(judge: Any) -> None:
+    assert said(judge(SAME | {"bias": 0.9}, SAME | {"bias": 0.3})) == []
+
+
+def test_what_differs_in_words_between_two_runs_of_the_original(judge: Any) -> None:
+    assert said(judge(SAME | {"started": "host-7"}, SAME | {"started": "host-3"})) == []
+
+
+def test_a_key_that_the_port_does_not_leave(judge: Any) -> None:
+    assert said(judge({"weight": 1.0, "started": "12:01"}, SAME))
+
+
+def test_a_printed_number(judge: Any) -> None:
+    ((severity, text),) = said(judge(SAME, SAME, output="done 1.9"))
+    assert severity is Severity.ERROR
+    assert text == "what is printed differs: 1.9 against 1.5 in the line 'done 1.5'"
+
+
+def test_equal_runs_need_no_other_run(judge: Any) -> None:
+    rows = judge(SAME, 1)
+    assert [row.equal for row in rows] == [True, True]
+
+
+@pytest.mark.parametrize("changes", [{"chance": ["dropout"]}, {}])
+def test_what_cannot_be_judged_is_said(judge: Any, changes: dict[str, Any]) -> None:
+    rows = judge(SAME | {"weight": 1.05}, 1, **changes)
+    assert rows[0].equal is None
+    assert ("draw numbers" if changes else "run again, failed") in rows[0].note
+
+
+def test_other_files_speak_against_a_port_that_leaves_nothing_else() -> None:
+    rows = [FileRow("a.png", "image", "3 x 3", "4 x 4", False, None, "3 x 3 against 4 x 4 pixels")]
+    assert [severity for severity, _ in said(rows)] == [Severity.INFO]
+    assert [severity for severity, _ in said(rows, alone=True)] == [Severity.ERROR]

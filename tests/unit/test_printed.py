@@ -1,0 +1,60 @@
+"""Printed numbers, by the words of their lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchport.port.printed import compare_printed
+
+REFERENCE = """step 10 mean of scores 0.8125 of 64
+step 20 mean of scores 0.8438 of 64
+took 3.2 s, 120 it/s
+best at 17
+"""
+
+
+def differs(port: str, again: str | None = None, reference: str = REFERENCE) -> bool | None:
+    row = compare_printed(reference, port, 1e-2, again, 20.0)
+    return None if row is None else not row.equal
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("0.8438", "0.7969", "another score in one line"),
+        ("of 64\nstep 20", "of 60\nstep 20", "another count"),
+        ("best at 17", "best at 12", "a number without a name"),
+        ("0.8125", "nan", "no number"),
+    ],
+)
+def test_another_number_is_noticed_whatever_it_is_called(old: str, new: str, why: str) -> None:
+    assert differs(REFERENCE.replace(old, new)), why
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("0.8438", "0.8437", "rounded to its last digit"),
+        ("3.2 s, 120 it/s", "88.0 s, 2 it/s", "times have units"),
+        ("took", "UserWarning: slow in 7\ntook", "lines that one run alone prints"),
+        ("best at 17", "best at 170", "ten times as much is another thing than a score"),
+    ],
+)
+def test_what_says_nothing(old: str, new: str, why: str) -> None:
+    assert not differs(REFERENCE.replace(old, new)), why
+
+
+def test_what_differs_between_two_runs_of_the_original_is_allowed() -> None:
+    timed = REFERENCE + "pass 1: 4.11\n"
+    port = REFERENCE + "pass 1: 9.7\n"
+    assert differs(port, reference=timed)
+    assert not differs(port, REFERENCE + "pass 1: 4.6\n", timed)
+    # In the line of these words alone.
+    wrong = port.replace("0.8438", "0.7969")
+    row = compare_printed(timed, wrong, 1e-2, REFERENCE + "pass 1: 4.6\n", 20.0)
+    assert row is not None and not row.equal
+    assert row.note == "0.7969 against 0.8438 in the line 'step 20 mean of scores 0.8438 of 64'"
+
+
+def test_outputs_without_numbers_are_no_row() -> None:
+    assert differs("done\n", reference="done\n") is None
