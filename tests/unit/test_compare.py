@@ -52,7 +52,7 @@ def codes(result):
 )
 def test_step_by_step_bounds(record, port, holds):
     result = compare_recordings(record(CURVE), record(port))
-    assert (result.data.verdict == "holds") is holds
+    assert (result.data.verdict == "holds") is holds, result.data.reason
     assert codes(result) == ([] if holds else ["TP301"])
 
 
@@ -66,18 +66,19 @@ def test_the_first_differing_step_is_named(record):
     ("dtype", "factor", "start", "holds"),
     [
         ("float32", 1.004, 0, False),
-        ("float16", 1.004, 0, True),
+        # The means of so few steps would notice half of the loss: no word on the steps after the first.
+        ("float16", 1.004, 0, None),
         ("float16", 1.03, 0, False),  # too much for the first steps
-        ("float16", 1.03, 6, True),
+        ("float16", 1.03, 6, None),
         ("float16", 1.5, 6, False),
-        ("bfloat16", 1.03, 0, True),
+        ("bfloat16", 1.03, 0, None),
         ("bfloat16", 1.5, 50, False),
     ],
 )
 def test_half_precision_is_held_at_first_and_statistically(record, dtype, factor, start, holds):
     used = {"kind": "precision", "dtype": dtype}
     result = compare_recordings(record(CURVE, used), record(scaled(factor, start), used))
-    assert (result.data.verdict == "holds") is holds
+    assert result.data.verdict == ("undecided" if holds is None else "holds" if holds else "does not hold")
     assert render_comparison(result.data)
 
 
@@ -197,7 +198,7 @@ def test_other_seeds_make_it_statistical(record):
 )
 def test_final_metrics(record, reference, port, holds):
     result = compare_recordings(record(CURVE, output=reference), record(CURVE, output=port))
-    assert (result.data.verdict == "holds") is holds
+    assert (result.data.verdict == "holds") is holds, result.data.reason
     assert codes(result) == ([] if holds else ["TP306"])
 
 

@@ -27,8 +27,10 @@ def losses(*allowed: float) -> list[Pair]:
     return [Pair((LOSS, "a.py:5", 0), series, series, [0.0] * len(allowed), None, list(allowed))]
 
 
-def differ(one: list[Any], other: list[Any], pairs: list[Pair], dtype: str = "float32") -> list[str]:
-    found = compare_evaluations(process(*one), process(*other), pairs, TOLERANCES[dtype])
+def differ(
+    one: list[Any], other: list[Any], pairs: list[Pair], dtype: str = "float32", noise: Process | None = None
+) -> list[str]:
+    found = compare_evaluations(process(*one), process(*other), noise, pairs, TOLERANCES[dtype])
     return [finding.message for finding in found]
 
 
@@ -73,3 +75,23 @@ def test_half_precision_and_what_one_side_lacks_is_not_compared() -> None:
     assert differ([evaluation(0, [2.0])], [evaluation(0, [3.0])], losses(1e-5), "bfloat16") == []
     assert differ([evaluation(0, [2.0])], [evaluation(1, [3.0])], losses(1e-5, 1e-5)) == []
     assert differ([evaluation(0, [2.0])], [evaluation(0, [3.0])], []) == []
+
+
+def test_what_rounding_alone_moves_is_allowed_up_to_there_and_no_fault_of_the_control_run_is() -> None:
+    one, other = [evaluation(9, [2.0])], [evaluation(9, [2.0 * (1 + 2e-3)])]
+    pairs = losses(*[1e-5] * 10)
+    noise = [evaluation(7, [2.0]), evaluation(9, [2.0 * (1 + 3e-4)])]
+    assert differ(one, other, pairs)
+    assert differ(one, other, pairs, noise=process(*noise)) == []
+    fault = {"kind": "fault", "step": 8, "what": "input", "name": "sample", "optimizer": None, "parameter": None}
+    assert differ(one, other, pairs, noise=process(fault, *noise))
+    elsewhere = [event | {"site": "b.py:1 Net"} for event in noise]
+    assert differ(one, other, pairs, noise=process(*elsewhere))
+
+
+def test_half_precision_is_compared_if_rounding_was_measured() -> None:
+    one = [evaluation(0, [2.0])]
+    noise = process(evaluation(0, [2.0 * (1 + 1e-3)]))
+    pairs = losses(1e-3)
+    assert differ(one, [evaluation(0, [2.3])], pairs, "bfloat16", noise)
+    assert differ(one, [evaluation(0, [2.0 * (1 + 3e-3)])], pairs, "bfloat16", noise) == []

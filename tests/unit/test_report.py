@@ -282,12 +282,12 @@ def test_where_the_runs_differ_faults_are_counted() -> None:
 
 def test_power_that_nobody_measured() -> None:
     text = render_port(port_results.without_power(), 120, False)
-    assert "  control         power not measured: --no-control\n" in text
+    assert "  control         not measured: --no-control\n" in text
     assert "noticed" not in text and "yardstick" not in text
     rows = [made.control("update", made.noticed())]
     silent = port_results.comparison(controls=made.without_power("") | {"rows": rows})
     text = render_port(port_results.port(comparison=silent), 120, False)
-    assert "  control         power not measured\n" in text and "noticed" not in text
+    assert "  control         not measured\n" in text and "noticed" not in text
 
 
 def test_steps_compared_from_the_state_of_the_original() -> None:

@@ -1,5 +1,7 @@
 """States of a training: saved by one run, and another goes on from the same numbers in each step."""
 
+import itertools
+
 import pytest
 import recorded
 from recorded import STEPS, TRAIN
@@ -102,10 +104,36 @@ for step in range(4):
     assert loading.of_kind("note") == []
 
 
-def test_no_more_than_twenty_steps_and_no_more_than_the_bytes(tmp_path):
+def test_one_in_so_many_steps_and_fewer_where_the_bytes_are_used_up(tmp_path):
+    text = LOOP.replace("range(9)", "range(23)")
+    recording, right = saved(tmp_path / "some", text, steps=None, states_every=5)
+    assert sorted(kept(tmp_path / "some")) == [5, 10, 15, 20]
+    loading, seen = recorded.run(
+        tmp_path / "loading",
+        ASTRAY.replace("range(9)", "range(23)"),
+        states_in=str(tmp_path / "some" / "states"),
+        steps=None,
+    )
+    assert [event["step"] for event in loading.of_kind("restored")] == [5, 10, 15, 20]
+    same = [step for step in range(1, 24) if seen["own weights"][step - 1] == right["own weights"][step - 1]]
+    assert same == [5, 10, 15, 20]
+    few = "next(one for one in parts if type(one).__name__ == 'States')._left = 3 * 9000\n" + text
+    recording, _ = saved(tmp_path / "few", few, steps=None, states_every=2)
+    places = sorted(kept(tmp_path / "few"))
+    assert places and places[-1] >= 16, places
+    assert len({after - before for before, after in itertools.pairwise([0, *places])}) == 1, places
+    assert states.measure_saved_states(tmp_path / "few" / "states")[1] <= 27000
+    assert recording.of_kind("note") == []
+
+
+def kept(folder):
+    return [int(path.stem.rpartition("-")[2]) for path in (folder / "states").glob("*/*.pt")]
+
+
+def test_no_more_than_the_bytes(tmp_path):
     text = LOOP.replace("range(9)", "range(23)")
     saved(tmp_path / "many", text, steps=None)
-    assert states.measure_saved_states(tmp_path / "many" / "states")[0] == states.MOST_STEPS == 20
+    assert states.measure_saved_states(tmp_path / "many" / "states")[0] == 23 < states.MOST_STEPS
     assert states.MOST_BYTES == 4 << 30
 
     few = "next(one for one in parts if type(one).__name__ == 'States')._left = 3 * 9000\n" + text

@@ -270,7 +270,7 @@ def test_equal_runs_and_what_they_would_have_noticed(judge):
     data = judge(run(device="npu"))
     assert (data["verdict"], data["codes"]) == ("holds", [])
     assert data["reason"] == (
-        "20 optimizer steps compared step by step, float32; would have noticed 5 % of one update, 1 % of one layer's "
+        "20 optimizer steps compared one by one, float32; would have noticed 5 % of one update, 1 % of one layer's "
         "gradient (fc2.weight) and one sample of the batch replaced"
     )
     assert [row["noticed"][0]["kind"] for row in data["controls"]["rows"][:2]] == ["change", "gradient"]
@@ -359,7 +359,7 @@ def test_a_tolerance_that_a_person_gave(judge):
 def test_without_faults_the_power_is_not_measured(judge):
     data = judge(run(device="npu"), run(loss=noise(1e-7)))
     assert data["verdict"] == "holds"
-    assert "power not measured" in data["reason"]
+    assert "which faults it would notice was not measured" in data["reason"]
 
 
 def test_a_chaotic_training_is_compared_from_the_originals_own_state(judge, tmp_path):
@@ -379,7 +379,7 @@ def test_a_chaotic_training_is_compared_from_the_originals_own_state(judge, tmp_
     assert data["verdict"] == "holds", data["reason"]
     assert data["yardstick"]["chaotic"] == 9
     assert data["forced"]["steps"] == 20
-    assert "each from the original's own state" in data["reason"]
+    assert "20 steps began from the original's own state" in data["reason"]
     port = write(
         _folder(tmp_path, "wrong"), run(device="npu", gradient=lambda step, number: 1.01 if step == 14 else 1.0)
     )
@@ -411,3 +411,95 @@ def test_the_page_on_ports_has_these_numbers() -> None:
     assert f"(its loss leaves 1e{math.log10(tolerance.CHAOTIC):.0f})" in page
     assert f"where that leaves {yardstick.MOST * 100:.0f} %, means of windows are compared" in page
     assert f"once more for at most {controls.MOST_STEPS} steps" in page
+
+
+# --- windows that begin from the original's states
+
+
+RESTARTS = [{"kind": "restored", "step": step} for step in (20, 40)]
+
+
+def windows(size, growth=1.2, **wrong):
+    """Rounding that begins anew every twenty steps; `wrong` is by kind a function like those of `run`."""
+
+    def rounding(step, *parameter):
+        made = wrong.get("gradient" if parameter else "loss", lambda *_: 1.0)
+        return noise(size, growth)(step % STEPS, *parameter) * made(step, *parameter)
+
+    return run(*RESTARTS, device="npu", steps=60, loss=rounding, gradient=rounding, change=noise(size))
+
+
+def test_late_faults_are_noticed_in_a_run_that_went_on_from_the_originals_states(judge):
+    late = lambda step, number: 1.01 if (step, number) == (47, 2) else 1.0  # noqa: E731
+    data = judge(windows(1e-7, gradient=late), faulty(1e-7, 1.2), reference=run(steps=60))
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP354"])
+    assert "the gradient of fc2.weight differs from step 47 on" in data["reason"]
+
+
+def test_without_the_originals_states_late_faults_are_not_noticed_and_no_word_is_given_on_the_steps(judge):
+    """Rounding that doubles in each step says nothing after the control run; with the states it begins anew."""
+    late = lambda step, number: 1.01 if (step, number) == (47, 2) else 1.0  # noqa: E731
+    grown = faulty(3e-8, 1.6)
+    alone = judge(run(device="npu", steps=60, gradient=late), grown, reference=run(steps=60))
+    assert (alone["verdict"], alone["codes"]) == ("undecided", ["TP364"])
+    assert any("steps" in row and "one by one" in row for row in alone["unchecked"])
+
+
+def test_healthy_windows_hold_and_every_step_counts(judge):
+    data = judge(windows(1e-7), faulty(1e-7, 1.2), reference=run(steps=60))
+    assert data["verdict"] == "holds", data["reason"]
+    assert "60 optimizer steps compared one by one" in data["reason"]
+    assert (data["steps"]["single"], data["steps"]["means"], data["unchecked"]) == (60, 0, [])
+    allowed = data["curves"][0]["allowed"]
+    assert allowed[:20] == allowed[20:40] == allowed[40:]
+
+
+def test_another_control_run_from_the_same_states_measures_rounding_that_is_larger_later(judge, tmp_path):
+    """The port rounds as the original does there: no fault. Ten times as far is one."""
+    larger = lambda step, *_: 1 + (3e-3 if step >= 40 else 0.0)  # noqa: E731
+    early = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), reference=run(steps=60))
+    assert (early["verdict"], early["codes"]) == ("does not hold", ["TP301"])
+    for name in ("reference", "npu", "control"):
+        (tmp_path / name).rename(tmp_path / f"early-{name}")
+    noisy = lambda size: (  # noqa: E731
+        run(*RESTARTS, steps=60, loss=lambda step: 1 + (size if step >= 40 else 1e-7) * (-1) ** step)
+    )
+    longer = write(_folder(tmp_path, "longer"), noisy(3e-3))
+    data = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), reference=run(steps=60), longer=longer)
+    assert data["verdict"] == "holds", data["reason"]
+
+
+def test_an_optimizer_that_the_control_run_never_had(judge):
+    """A second stage's: measured by the other quantities of the same kind, from where its window begins."""
+
+    def stages(events, wrong=1.0):
+        for event in events:
+            if event["kind"] in ("parameters", "norms") and event["step"] >= 40:
+                continue
+            yield event
+        yield {"kind": "parameters", "optimizer": 1, "step": 40, "names": ["head"], "sizes": [5]}
+        for step in range(40, 60):
+            yield {
+                "kind": "norms",
+                "optimizer": 1,
+                "step": step,
+                "norm": [1.0],
+                "gradient": [1.0 + 1e-7 + (wrong - 1.0) * (step == 50)],
+                "change": [1e-3],
+            }
+
+    data = judge(stages(windows(1e-7), 1.005), faulty(1e-7, 1.2), reference=stages(run(steps=60)))
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP354"])
+    assert "the gradient of head differs from step 50 on" in data["reason"]
+
+
+def test_gradients_that_are_rounding_alone_are_named(judge):
+    control = faulty()
+    moved = (
+        event | {"gradient": [one * (1.8 if place == 1 else 1) for place, one in enumerate(event["gradient"])]}
+        if event["kind"] == "norms"
+        else event
+        for event in control
+    )
+    data = judge(run(device="npu"), moved)
+    assert "the gradients of fc1.bias (they are rounding alone)" in data["unchecked"]

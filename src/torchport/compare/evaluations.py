@@ -15,42 +15,63 @@ from torchport.record.recording import Process
 
 # An output is more arithmetic than a loss, and other data: so many times what is allowed to the loss of that step.
 TIMES = 10.0
+HALF = 0.1  # at most, in half precision, if rounding was measured; else it is not compared
 _MODE = "Look for eval() and train() calls that are chosen by the device, lost or in another place."
 _OUTPUT = "Look at the data of the evaluation, at dropout and batch norm, and at which weights (averages) are used."
 
 
 def compare_evaluations(
-    theirs: Process, ours: Process, losses: Sequence[Pair], tolerance: Tolerance
+    theirs: Process, ours: Process, noise: Process | None, losses: Sequence[Pair], tolerance: Tolerance
 ) -> Iterator[Finding]:
     """The first call in another mode, or else the first that gives other outputs.
 
-    Modes are exact. Outputs may differ as far as `losses` may at that step; after a step where the loss says nothing by
-    itself, outputs are not compared.
+    Modes are exact. Outputs may differ as far as `losses` may at that step, or so many times as far as those of `noise`
+    do up to there, a run of the original with rounding noise: a weight that rounding alone moves (a bias before a
+    BatchNorm) is not seen in the losses. After a step where the loss says nothing by itself, outputs are not compared.
     """
     before, after = _by_place(theirs), _by_place(ours)
+    moved = _measure_noise(before, noise)
     both = sorted(before.keys() & after.keys(), key=lambda place: (place[1], place[2]))
     for place in both:
         one, other = before[place], after[place]
         if (one["training"], one["modules"]) != (other["training"], other["modules"]):
             yield error_finding(
-                "TP360",
+                "TP363",
                 f"at {place[0]} after step {place[1]} {_mode(other)} in the port, {_mode(one)} in the original",
                 _MODE,
                 step=place[1],
             )
             return
     for place in both:
-        bound = _bound(place[1], losses, tolerance)
+        measured = [error for at, error in moved.items() if at[0] == place[0] and at[1] <= place[1]]
+        limit = tolerance.run or (HALF if noise is not None else math.inf)
+        bound = max([_bound(place[1], losses, limit), *(tolerance.spread * error for error in measured)])
         error = _error(before[place]["norms"], after[place]["norms"])
         if not error <= bound:
             yield error_finding(
-                "TP360",
+                "TP363",
                 f"what {place[0]} gives without gradients differs after step {place[1]}: {error:.1e} relative where "
                 f"{bound:.1e} is allowed",
                 _OUTPUT,
                 step=place[1],
             )
             return
+
+
+def _measure_noise(
+    before: Mapping[tuple[str, int, int], Mapping[str, Any]], noise: Process | None
+) -> dict[tuple[str, int, int], float]:
+    """How far noise moves the outputs of each place, up to the first fault that is not taken back."""
+    if noise is None:
+        return {}
+    end = min((int(event["step"]) for event in noise.of_kind("fault") if event["what"] == "input"), default=math.inf)
+    again = _by_place(noise)
+    errors = {
+        place: _error(before[place]["norms"], again[place]["norms"])
+        for place in before.keys() & again.keys()
+        if place[1] < end
+    }
+    return {place: error for place, error in errors.items() if math.isfinite(error)}
 
 
 def _by_place(process: Process) -> dict[tuple[str, int, int], Mapping[str, Any]]:
@@ -61,8 +82,8 @@ def _mode(event: Mapping[str, Any]) -> str:
     return f"{event['training']} of {event['modules']} modules are in training mode"
 
 
-def _bound(step: int, losses: Sequence[Pair], tolerance: Tolerance) -> float:
-    """The bound after so many steps; infinite if the losses up to there say nothing by themselves."""
+def _bound(step: int, losses: Sequence[Pair], limit: float) -> float:
+    """The bound after so many steps, at most `limit`; infinite if the losses up to there say nothing by themselves."""
     allowed = [
         bound
         for pair in losses
@@ -70,9 +91,9 @@ def _bound(step: int, losses: Sequence[Pair], tolerance: Tolerance) -> float:
         for at, bound in zip(pair.reference.at, pair.allowed, strict=False)
         if at <= step
     ]
-    if not allowed or tolerance.run is None:
+    if not allowed or math.isinf(limit):
         return math.inf
-    return min(TIMES * max(allowed), tolerance.run) if math.isfinite(max(allowed)) else math.inf
+    return min(TIMES * max(allowed), limit) if math.isfinite(max(allowed)) else math.inf
 
 
 def _error(reference: Sequence[Any], port: Sequence[Any]) -> float:

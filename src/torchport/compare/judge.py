@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from torchport.compare import conditions, controls, drawn, evaluations, layers, quantities, settings, start
+from torchport.compare import conditions, controls, drawn, evaluations, layers, quantities, reach, settings, start
 from torchport.compare.conditions import error_finding
 from torchport.compare.curves import Curve
 from torchport.compare.differences import (
@@ -22,6 +22,7 @@ from torchport.compare.differences import (
 )
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.quantities import Compared
+from torchport.compare.reach import Reach
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
 from torchport.compare.tolerance import STATISTICAL, TOLERANCES, Tolerance
 from torchport.compare.verdict import Verdict
@@ -88,6 +89,10 @@ def compare_recordings(
         ),
     )
     chaotic = _chaotic(both)
+    number = min(reference.steps, port.steps)
+    kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
+    far = reach.measure_reach(number, both, apart, chance=bool(chance))
+    steps = Steps(kind, reference.steps, port.steps, len(far.single), len(far.means))
     ended_well = not conditions.has_failed(port) and not port.stopped
     table = _controls(judged, chance)
     findings = [
@@ -111,10 +116,9 @@ def compare_recordings(
         *_other_sites(reference, port),
         *(_metric_finding(row) for row in metrics if not row.holds and ended_well),
         *(controls.report_unnoticed_faults(table.rows) if reference.steps and port.steps else ()),
+        *(() if chance else reach.report_short_reach(far, steps)),
     ]
-    number = min(reference.steps, port.steps)
-    kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
-    grounds = _grounds(number, kind, method, tolerance, given, chaotic, apart, table)
+    grounds = _grounds(far, kind, tolerance, given, chaotic, apart, table)
     verdict = Verdict.from_findings(findings, grounds)
     data = Comparison(
         verdict=str(verdict.word),
@@ -124,7 +128,7 @@ def compare_recordings(
         chance=tuple(chance),
         tolerance=dataclasses.asdict(tolerance) | {"given": given},
         statistical=dataclasses.asdict(STATISTICAL),
-        steps=Steps(kind, reference.steps, port.steps),
+        steps=steps,
         worst=_worst(pairs, tolerance),
         seconds=Seconds(_median_seconds(reference), _median_seconds(port)),
         curves=tuple(curve.row() for curve in pairs),
@@ -139,6 +143,7 @@ def compare_recordings(
         draws=tuple(drawn.list_own_draws(port)),
         metrics=tuple(metrics),
         evidence=tuple(conditions.collect_evidence(process) for process in port.trained),
+        unchecked=tuple(_unchecked(far, judged, metrics, table, chance)),
     )
     return Result("compare", tuple(findings), data)
 
@@ -149,7 +154,11 @@ def _evaluations(both: Sequence[Compared], tolerance: Tolerance) -> Iterator[Fin
         finding
         for one in both
         for finding in evaluations.compare_evaluations(
-            one.reference.process, one.port.process, one.select_pairs(LOSS), tolerance
+            one.reference.process,
+            one.port.process,
+            None if one.noise is None else one.noise.process,
+            one.select_pairs(LOSS),
+            tolerance,
         )
     )
     yield from itertools.islice(found, 1)
@@ -170,10 +179,23 @@ def _chaotic(both: Sequence[Compared]) -> int | None:
     return min((step for step in found if step is not None), default=None)
 
 
+def _unchecked(
+    far: Reach, judged: Sequence[Compared], metrics: Sequence[MetricRow], table: Controls, chance: Sequence[str]
+) -> Iterator[str]:
+    """What a reader of the word may take for compared, and was not."""
+    if chance:
+        yield "single steps (their means were compared)"
+    else:
+        yield from reach.list_unchecked(far, judged)
+    if left := [row.name for row in metrics if row.allowed is None]:
+        yield f"what is printed last: {', '.join(left[: reach.NAMED])}"
+    if not table.measured:
+        yield f"which small faults would be noticed ({table.why})"
+
+
 def _grounds(
-    number: int,
+    far: Reach,
     kind: str,
-    method: str,
     tolerance: Tolerance,
     given: float | None,
     chaotic: int | None,
@@ -181,14 +203,13 @@ def _grounds(
     table: Controls,
 ) -> str:
     """What a verdict rests on, as words that follow it in brackets."""
-    words = [f"{_count(number, kind)} compared {method}, {tolerance.dtype}"]
+    words = [f"{far.describe(kind)}, {tolerance.dtype}"]
     if given is not None:
         words.append(f"tolerance {given:g} as given")
     if apart:
         why = "takes the original another way" if chaotic is not None else "would hide small faults"
         words.append(
-            f"rounding alone {why}, so {_count(_steps(apart), 'step')} were also compared one by one, each from the "
-            "original's own state"
+            f"rounding alone {why}, so {reach.count_steps(_steps(apart), 'step')} began from the original's own state"
         )
     elif chaotic is not None:
         words.append(
@@ -198,7 +219,7 @@ def _grounds(
     words.append(
         f"would have noticed {seen}"
         if (seen := controls.describe_noticed_changes(table.rows))
-        else f"power not measured: {table.why}"
+        else f"which faults it would notice was not measured: {table.why}"
     )
     return "; ".join(words)
 
@@ -325,7 +346,3 @@ def _median_seconds(recording: Recording) -> float | None:
         times = [float(event["elapsed"]) for event in process.steps if "elapsed" in event]
         seconds = sorted(after - before for before, after in pairwise(times))
     return seconds[len(seconds) // 2] if seconds else None
-
-
-def _count(number: int, kind: str) -> str:
-    return f"{number} {kind}{'' if number == 1 else 'es' if kind.endswith('s') else 's'}"

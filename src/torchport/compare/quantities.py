@@ -8,7 +8,18 @@ from collections.abc import Iterator, Sequence
 
 from torchport.compare.conditions import error_finding
 from torchport.compare.controls import Fault, read_faults
-from torchport.compare.series import CHANGE, GRADIENT, INPUTS, LOSS, OUTPUT, UPLOAD, Key, Series, collect_series
+from torchport.compare.series import (
+    CHANGE,
+    GRADIENT,
+    INPUTS,
+    LOSS,
+    OUTPUT,
+    UPLOAD,
+    Key,
+    Series,
+    collect_series,
+    list_restarts,
+)
 from torchport.compare.tolerance import Tolerance
 from torchport.compare.yardstick import Pair, Yardstick
 from torchport.findings import Finding
@@ -38,21 +49,25 @@ class Side:
 
     process: Process
     series: dict[Key, Series]
+    restarts: list[int]
 
     @classmethod
     def all_of(cls, recording: Recording | None) -> list[Side]:
         """The processes of a run, by rank."""
-        return [] if recording is None else [cls(one, collect_series(one)) for one in recording.trained]
+        trained = () if recording is None else recording.trained
+        return [cls(one, collect_series(one), list_restarts(one)) for one in trained]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """The quantities of one process in both runs, with its yardstick, and what its control run did wrong."""
+    """The quantities of one process in both runs, with its yardstick, and what its control run did wrong; `noise` is
+    the run that the yardstick was measured by."""
 
     prefix: str
     reference: Side
     port: Side
     control: Side | None
+    noise: Side | None
     yardstick: Yardstick
     pairs: list[Pair]
     faults: list[Fault]
@@ -80,19 +95,22 @@ def compare_quantities(
         beside = controls[rank] if rank < len(controls) else None
         made = read_faults(beside.process) if beside is not None else []
         if rank < len(longers):
-            yardstick = Yardstick(tolerance, theirs.series, longers[rank].series, given=given)
+            yardstick = Yardstick(
+                tolerance, theirs.series, longers[rank].series, given=given, restarts=longers[rank].restarts
+            )
         else:
             spoilt = [place for fault in made for place in fault.find_touched_steps(theirs.series)]
-            noise = None if beside is None else beside.series
-            yardstick = Yardstick(tolerance, theirs.series, noise, spoilt, forced=forced, given=given)
+            moved = None if beside is None else beside.series
+            yardstick = Yardstick(tolerance, theirs.series, moved, spoilt, forced=forced, given=given)
         pairs = [
-            yardstick.compare_series(key, *_alike(one, ours.series[key]))
+            yardstick.compare_series(key, *_alike(one, ours.series[key]), () if forced else ours.restarts)
             for key, one in theirs.series.items()
             if key in ours.series and (key[0] != UPLOAD or len(one.values) == len(ours.series[key].values))
         ]
         number = theirs.process.rank
         prefix = f"rank {number}, " if several and number is not None else ""
-        found.append(Compared(prefix, theirs, ours, beside, yardstick, pairs, made))
+        noise = longers[rank] if rank < len(longers) else beside
+        found.append(Compared(prefix, theirs, ours, beside, noise, yardstick, pairs, made))
     return found
 
 

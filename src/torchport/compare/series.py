@@ -6,6 +6,7 @@ quantity, where it comes from (the line of a loss, an optimizer), and a number (
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,23 @@ class Series:
     def numbers(self) -> list[float]:
         """The values of a series that has one in every step."""
         return [math.nan if value is None else value for value in self.values]
+
+
+def list_restarts(process: Process) -> list[int]:
+    """The steps that began from a state of the reference's."""
+    return sorted({int(event["step"]) for event in process.of_kind("restored")})
+
+
+def count_since_restart(one: Series, restarts: Sequence[int]) -> list[int]:
+    """For each value, how many the series has had since the last of `restarts`; without any, its place."""
+    found: list[int] = []
+    first, last = 0, None
+    for place, at in enumerate(one.at):
+        begun = bisect.bisect_right(restarts, at)
+        if begun != last:
+            first, last = place, begun
+        found.append(place - first)
+    return found
 
 
 def collect_series(process: Process) -> dict[Key, Series]:

@@ -3,7 +3,8 @@
 The control run is the original once more, for a few steps, with noise of one unit in the last place. How far each of
 its quantities is from the original's is the spread of that quantity; the port may be `Tolerance.spread` times as far.
 After the control run's last step the spread is taken to grow on as it grew in its second half, until it is too
-large for single steps to say anything.
+large for single steps to say anything. Where the port went on from a state of the original's, its differences begin
+anew, and so does the spread.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
+from typing import Any
 
-from torchport.compare.series import GRADIENT, LOSS, OUTPUT, Key, Series
+from torchport.compare.series import GRADIENT, LOSS, OUTPUT, UPLOAD, Key, Series, count_since_restart
 from torchport.compare.tolerance import CHAOTIC, UNMEASURED, Tolerance
 
 FASTEST = 2.0  # that the spread is taken to grow by in a step; beyond it nothing can be foretold
@@ -63,7 +65,8 @@ class Yardstick:
 
     `spoilt` has (kind, key's place, step) of what a control run did wrong on purpose: those numbers are not rounding.
     With `forced` each step started from the reference's own state: errors do not grow, and all steps are one sample.
-    `given` is a tolerance that a person gave in place of all this.
+    `restarts` are the steps at which the control run went on from a state of the reference's: its spread is that of the
+    worst of these windows. `given` is a tolerance that a person gave in place of all this.
     """
 
     def __init__(
@@ -75,30 +78,36 @@ class Yardstick:
         *,
         forced: bool = False,
         given: float | None = None,
+        restarts: Sequence[int] = (),
     ) -> None:
         self._tolerance = tolerance
         self._given = given
         self._spoilt = set(spoilt)
         self._forced = forced
+        self._restarts = restarts
         self.spreads: dict[Key, list[float]] = {}
         if control is not None:
             for key, theirs in reference.items():
                 if key in control:
                     self.spreads[key] = self._spread(key, theirs, control[key])
-        self._pools = {group: list(_medians(rows)) for group, rows in _grouped(self.spreads)}
+        self._pools = {group: list(_medians(rows)) for group, rows in _grouped(self.spreads, 2)}
+        self._kinds = {group[0]: list(_medians(rows)) for group, rows in _grouped(self.spreads, 1)}
 
-    def compare_series(self, key: Key, reference: Series, port: Series) -> Pair:
-        """The quantity `key` of both runs, with its bounds."""
+    def compare_series(self, key: Key, reference: Series, port: Series, restarts: Sequence[int] = ()) -> Pair:
+        """The quantity `key` of both runs, with its bounds. At `restarts` the port went on from a state of the
+        reference's; what the control run does not have is then measured by the other quantities of its kind."""
         found = compute_relative_errors(reference, port)
-        spread = self.spreads.get(key)
+        offsets = count_since_restart(reference, restarts)[: len(found)]
+        spread = self.spreads.get(key) or (self._kinds.get(key[0]) if restarts else None)
         pool = self._pools.get(key[:2], []) if key[0] in (GRADIENT, "change") else []
         noise = None
         if spread:
             pooled = [max(own, pool[place] if place < len(pool) else 0.0) for place, own in enumerate(spread)]
-            noise = pooled[: len(found)]
-            allowed = list(self._measured(key[0], pooled, len(found)))
+            noise = [pooled[offset] for offset in takewhile(lambda offset: offset < len(pooled), offsets)]
+            measured = list(self._measured(key[0], pooled, max(offsets, default=-1) + 1))
+            allowed = [measured[offset] for offset in offsets]
         else:
-            allowed = [self._unmeasured(key[0], place) for place in range(len(found))]
+            allowed = [self._unmeasured(key[0], offset) for offset in offsets]
         if self._given is not None:
             allowed = [self._given] * len(found)
         return Pair(key, reference, port, found, noise, allowed)
@@ -133,6 +142,11 @@ class Yardstick:
         clean = [0.0 if (key, at) in self._spoilt else error for at, error in zip(reference.at, moved, strict=False)]
         if self._forced:
             return [max(clean, default=0.0)] * len(clean)
+        if self._restarts:
+            windows: dict[int, float] = {}
+            for offset, error in zip(count_since_restart(reference, self._restarts), clean, strict=False):
+                windows[offset] = max(windows.get(offset, 0.0), error)
+            clean = list(windows.values())
         # One sample of noise may be small by chance.
         start = max(clean[: self._tolerance.together], default=0.0)
         return [max(start, value) for value in accumulate(clean, max)]
@@ -157,8 +171,9 @@ class Yardstick:
             late = math.inf if tolerance.run is None else tolerance.run
             return tolerance.first if place < tolerance.first_steps else late
         # Half precision leaves nothing to say of norms where nothing was measured.
-        tight = tolerance.run is not None or kind == "upload"
-        return UNMEASURED[kind] if tight and place < tolerance.first_steps else math.inf
+        if kind == UPLOAD:  # rounding does not move data
+            return UNMEASURED[kind] if self.measured or place < tolerance.first_steps else math.inf
+        return UNMEASURED[kind] if tolerance.run is not None and place < tolerance.first_steps else math.inf
 
 
 def _growth(spread: Sequence[float]) -> float:
@@ -170,10 +185,11 @@ def _growth(spread: Sequence[float]) -> float:
     return min(max(factor, 1.0), FASTEST)
 
 
-def _grouped(spreads: dict[Key, list[float]]) -> Iterator[tuple[tuple[str, str], list[list[float]]]]:
-    groups: dict[tuple[str, str], list[list[float]]] = {}
+def _grouped(spreads: dict[Key, list[float]], words: int) -> Iterator[tuple[Any, list[list[float]]]]:
+    """The spreads by the first `words` of their keys."""
+    groups: dict[Any, list[list[float]]] = {}
     for key, spread in spreads.items():
-        groups.setdefault(key[:2], []).append(spread)
+        groups.setdefault(key[:words], []).append(spread)
     yield from groups.items()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchport.compare import compare_recordings
-from torchport.findings import Result
+from torchport.findings import Result, Severity
 from torchport.port import controls, suspects
 from torchport.port.plan import CONTROL, Plan
 from torchport.port.progress import Progress
@@ -17,6 +17,7 @@ from torchport.results.comparison import Comparison
 from torchport.results.port import ControlRun
 
 AMPLIFIED, UNNOTICED = "TP349", "TP356"
+MEASURED = frozenset({"TP301", "TP354", "TP363"})  # findings whose bounds are measured rounding
 FORCED, NOISE = "forced", "noise"  # below compare/, what was run again
 
 
@@ -53,12 +54,25 @@ def _judged(
         forced = controls.run_forced_steps(plan, place, progress, formats)
         if forced is not None:
             return judge(forced=forced)
-    elif AMPLIFIED in codes:
-        progress.note("training amplifies rounding here: the original runs once more, with noise")
+        return result
+    late = _find_late_difference(result, control)
+    if plan.tolerance is None and measured and (AMPLIFIED in codes or late is not None):
+        progress.note("a later step differs: the original runs once more, with noise, to measure rounding there")
         noise = folder / NOISE
         noise.mkdir()
-        return judge(longer=controls.run_with_noise(plan, noise, progress, formats))
+        return judge(longer=controls.run_with_noise(plan, noise, progress, formats, least=(late or 0) + 1))
     return result
+
+
+def _find_late_difference(result: Result[Comparison], control: ControlRun) -> int | None:
+    """The first step that speaks against the port, if the control run did not come that far."""
+    found = [
+        int(finding.evidence["step"])
+        for finding in result.findings
+        if finding.severity is Severity.ERROR and finding.code in MEASURED and "step" in finding.evidence
+    ]
+    first = min(found, default=0)
+    return first if first >= control.steps > 0 else None
 
 
 def _fitting_control(

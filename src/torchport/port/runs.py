@@ -26,6 +26,7 @@ from torchport.port.view import View
 from torchport.port.watch import Watch
 from torchport.record import port_side, recording, reference, session
 from torchport.record.recording import End, Recording
+from torchport.record.states import EVERY
 from torchport.record.writes import read_report
 from torchport.results.port import Run, UnconvertedModule
 
@@ -217,6 +218,8 @@ def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session
             common,
             side=session.REFERENCE,
             save=str(aside / weights),
+            states_out=str(aside / recording.STATES),
+            states_every=EVERY,
             steps=plan.steps,
             enough=None if plan.steps else ENOUGH,
         )
@@ -226,6 +229,7 @@ def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session
         common,
         side=session.PORT,
         load=str(plan.kept_in(REFERENCE) / weights),
+        states_in=find_states(plan),
         batches=batches_of(plan),
         steps=steps_of(reference),
         kind=reference.trained[0].step_kind,
@@ -236,6 +240,12 @@ def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session
 def batches_of(plan: Plan) -> str:
     """The folder of the batches that a given reference has; "" where the run's own are taken."""
     folder = plan.kept_in(REFERENCE) / recording.BATCHES
+    return str(folder) if folder.is_dir() else ""
+
+
+def find_states(plan: Plan) -> str:
+    """The folder of the states that the reference has kept; "" if it has none."""
+    folder = plan.kept_in(REFERENCE) / recording.STATES
     return str(folder) if folder.is_dir() else ""
 
 

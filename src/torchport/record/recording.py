@@ -56,6 +56,7 @@ is whole in that file (`operators`); written once it is in its place |
   | overflowed | step: after it the overflow flag of an NPU without infinity is up |
   | seen | operators (name: calls), refused: what the NPU was asked to compute, and what of it the CPU could not in \
 its place (`on_cpu`) |
+  | restored | step: the state that the reference had before this step was loaded |
   | replica | checksum: of the parameters that the optimizers have at the end |
   | end | launches, elapsed: the process is about to end |
 
@@ -66,7 +67,8 @@ its place (`on_cpu`) |
 - `end.json`: how the run ended, written by who started it: `End`.
 - `outside.jsonl`: what was opened for writing outside of the run's folder (`writes`).
 - `operators/`: an HDF5 file for each step and process, where operators were recorded (`operators.layout`).
-- `weights/`: what `equal` saved, with the states of the random generators. `batches/`: what `pack` kept.
+- `weights/`: what `equal` saved, with the states of the random generators; `states/`: what `states` saved later.
+- `batches/`: what `pack` kept.
 - `stdout.txt`, `stderr.txt`: the run's output, where somebody kept it.
 
 Floats that JSON has no word for are the strings "nan", "inf", "-inf".
@@ -94,6 +96,7 @@ END = "end.json"
 OUTSIDE = "outside.jsonl"
 WEIGHTS = "weights"
 BATCHES = "batches"
+STATES = "states"
 STDOUT = "stdout.txt"
 STDERR = "stderr.txt"
 STACKS = "stack.txt"
@@ -110,6 +113,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "process": {"pid": int, "name": str, "rank": int | None, "world": int | None},
     "seed": {"of": str, "value": str | None},
     "weights": {"name": str, "action": str, "detail": str},
+    "restored": {"step": int},
     "start": {"tensor": str, "dtype": str, "difference": _NUMBER},
     "precision": {"dtype": str},
     "random": {"detail": str},

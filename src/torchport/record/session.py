@@ -33,7 +33,7 @@ from torchport.record.recorder import Recorder, process_fields
 from torchport.record.recording import Journal
 from torchport.record.roundoff import Device
 from torchport.record.sites import Sites
-from torchport.record.states import States
+from torchport.record.states import MOST_BYTES, MOST_KEPT, States
 from torchport.record.tf32 import Tf32
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Options:
 
     With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
     or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
-    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`. `operators` is a `Wanted`, as
+    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`, and `states_every` the steps from
+    one to the next. `operators` is a `Wanted`, as
     JSON has it, for a run whose operators are recorded. `on_cpu` are operators of the NPU that the CPU computes
     (`on_cpu`); None for a run that is not to be looked into.
     """
@@ -78,6 +79,7 @@ class Options:
     faults: bool = False
     states_out: str = ""
     states_in: str = ""
+    states_every: int = 1
     seed: int = 0
     steps: int | None = None
     operators: Mapping[str, Any] | None = None
@@ -227,6 +229,8 @@ class Session:
                 self._journal,
                 recorder.names.list_modules,
                 load=not options.states_out,
+                every=options.states_every,
+                most_bytes=MOST_KEPT if options.states_every > 1 else MOST_BYTES,
                 world=int(os.environ.get("WORLD_SIZE") or 1),
                 restored=quantities.begin_again,
             )

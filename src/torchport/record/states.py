@@ -22,19 +22,24 @@ from torchport.record import releases, snapshot
 from torchport.record.part import Part
 from torchport.record.recording import Journal
 
-MOST_STEPS = 20
+MOST_STEPS = 200  # of which a state is saved each; as many as have numbers of their own for each parameter
 MOST_BYTES = 4 << 30  # of all processes of a run
+# Of the states that a recording keeps, one in so many steps: as many as the control run has, which is their yardstick.
+EVERY = 20
+MOST_KEPT = 1 << 30  # bytes of those, of all processes
 SUFFIX = ".pt"
 
 
 class States(Part):
-    """Saves the state of this process after each step of an optimizer to `folder`, or with `load` loads it from there.
+    """Saves the state of this process after one in `every` steps of its optimizers to `folder`, or with `load` loads
+    those that are there.
 
     `modules()` are those that were called so far. A state is known by the process (`key()`), the optimizer's number and
-    how many steps that one has made, so that optimizers that take turns in another order do not get each other's. No
-    state is saved beyond `most_steps` steps and `most_bytes` bytes (of `world` processes together); a run that loads
-    goes on by itself from there. What of a state does not fit is left as it is and said in a `note`. `restored()` is
-    called after a state was loaded. The start of the training is `EqualStart`'s.
+    how many steps that one has made, so that optimizers that take turns in another order do not get each other's. Of
+    each step no more than `most_steps` are saved, and `most_bytes` bytes (of `world` processes together): a run that
+    loads goes on by itself from there. If `every` is more than one, it doubles where the bytes are used up, and the
+    states between go. What of a state does not fit is left as it is and said in a `note`; an event `restored` has the
+    step that starts from a loaded state, and `restored()` is called. The start of the training is `EqualStart`'s.
     """
 
     def __init__(
@@ -46,6 +51,7 @@ class States(Part):
         modules: Callable[[], list[Any]],
         *,
         load: bool,
+        every: int = 1,
         world: int = 1,
         most_steps: int = MOST_STEPS,
         most_bytes: int = MOST_BYTES,
@@ -59,8 +65,10 @@ class States(Part):
         self._load = load
         self._restored = restored
         self._left = most_bytes // world
+        self._every = every
         self._most_steps = most_steps
         self._steps = 0
+        self._saved: list[tuple[int, Path, int]] = []  # of those between which others may go: step, file and bytes
         self._counts: dict[int, int] = {}
         self._optimizers: dict[int, Any] = {}  # weak references, as those below: nothing lives longer for us
         self._scalers: list[weakref.ref[Any]] = []
@@ -74,13 +82,11 @@ class States(Part):
         """Save or load what the next step starts from."""
         self._optimizers.setdefault(number, weakref.ref(optimizer))
         count = self._counts[number] = self._counts.get(number, 0) + 1
-        if self._steps >= self._most_steps:
-            return
         self._steps += 1
         path = self._folder / self._key() / f"optimizer-{number}-{count}{SUFFIX}"
         if self._load:
-            self._restore(path)
-        else:
+            self._restore(path, step + 1)
+        elif self._steps % self._every == 0 and (self._every > 1 or self._steps <= self._most_steps):
             self._save(path)
 
     def _scaler_made(self, original: Any) -> Any:
@@ -106,15 +112,34 @@ class States(Part):
         aside = path.with_suffix(".unfinished")
         torch.save(state, aside)
         size = aside.stat().st_size
-        if size > self._left:
+        while size > self._left and self._drop_between():
+            pass
+        if size > self._left or self._steps % self._every:
             aside.unlink()
-            self._left, self._most_steps = 0, 0
-            self._tell(f"only the states of {self._steps - 1} steps were saved: the next needs {size} bytes")
+            if self._every == 1:
+                self._left, self._most_steps = 0, 0
+                self._tell(f"only the states of {self._steps - 1} steps were saved: the next needs {size} bytes")
             return
         self._left -= size
+        self._saved.append((self._steps, path, size))
         os.replace(aside, path)
 
-    def _restore(self, path: Path) -> None:
+    def _drop_between(self) -> bool:
+        """Keep only every second state from now on; whether that has made room."""
+        if self._every == 1 or not self._saved:
+            return False
+        self._every *= 2
+        kept = []
+        for step, path, size in self._saved:
+            if step % self._every:
+                path.unlink(missing_ok=True)
+                self._left += size
+            else:
+                kept.append((step, path, size))
+        self._saved = kept
+        return True
+
+    def _restore(self, path: Path, step: int) -> None:
         torch = self._torch
         if not path.exists():
             return
@@ -133,6 +158,7 @@ class States(Part):
                 if values:
                     scaler.load_state_dict({**scaler.state_dict(), **values})
         self._restore_generators(state["generators"])
+        self._journal.write_event("restored", step=step)
         self._restored()
 
     def _restore_tensors(self, saved: dict[str, Any]) -> None:

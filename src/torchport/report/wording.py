@@ -179,7 +179,7 @@ def explain_unmeasured(controls: Controls) -> str:
     """That nobody knows what the comparison would notice, and why; empty if it is known."""
     if controls.measured:
         return ""
-    return f"power not measured: {controls.why}" if controls.why else "power not measured"
+    return f"not measured: {controls.why}" if controls.why else "not measured"
 
 
 def list_yardstick_clauses(comparison: Comparison) -> list[str]:

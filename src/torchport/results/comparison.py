@@ -51,11 +51,16 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """How many steps each run did; `kind` says what a step is."""
+    """How many steps each run did; `kind` says what a step is.
+
+    Of the steps that both did, `single` were compared one by one, and `means` by means alone.
+    """
 
     kind: str
     reference: int
     port: int
+    single: int = 0
+    means: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -245,7 +250,8 @@ class Comparison:
 
     `method` says how the bounds were applied, `chance` why single steps could not be compared. `first` are the first
     differences, the earliest step first; `errors` the worst error of each step; `culprit` the operator that is wrong
-    first (`compare.culprit`); `evidence` has one entry for each process of the port.
+    first (`compare.culprit`); `evidence` has one entry for each process of the port. `unchecked` says what was not
+    compared.
     """
 
     verdict: str
@@ -270,6 +276,7 @@ class Comparison:
     draws: tuple[Draw, ...]
     metrics: tuple[MetricRow, ...]
     evidence: tuple[Evidence, ...]
+    unchecked: tuple[str, ...] = ()
 
     @property
     def is_stepwise(self) -> bool:

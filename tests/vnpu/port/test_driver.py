@@ -86,7 +86,7 @@ def test_a_script_that_ports(place):
     before = sorted(path.name for path in place.iterdir())
     run = port(script(place, TRAIN), "9")
     assert run.returncode == 0, run.stderr + run.stdout
-    assert "train.py: holds (9 optimizer steps compared step by step, float32; would have noticed 5 %" in " ".join(
+    assert "train.py: holds (9 optimizer steps compared one by one, float32; would have noticed 5 %" in " ".join(
         run.stdout.split()
     )
     assert [line.split()[:2] for line in run.stderr.splitlines()] == [

@@ -71,7 +71,7 @@ def test_a_port_against_a_recording(place):
 
     ported = port()
     assert ported.returncode == 0, ported.stdout + ported.stderr
-    assert "holds (12 optimizer steps compared step by step, float32" in ported.stdout
+    assert "holds (12 optimizer steps compared one by one, float32" in ported.stdout
     assert "12 steps on the CPU, recorded before" in ported.stderr
     result = Result.read(OUT / "result.json")
     assert result.data["comparison"]["worst"]["run"] < 1e-4
