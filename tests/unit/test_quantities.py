@@ -131,7 +131,7 @@ def test_a_closure_makes_its_own_gradient(runs):
     # two iterations on x^2, the last gradient is at the point where the step ended or the one before it
     assert 0 < measured["gradient"][0] < 10
     (parameters,) = events(runs["closure"], "parameters")
-    assert parameters["names"] == ["optimizer 0, parameter 0"]
+    assert parameters["names"] == ["weight"]
 
 
 def test_without_an_optimizer_leaves_are_measured(runs):
@@ -228,4 +228,19 @@ def test_a_scripted_function_and_a_default_device_are_left_alone(runs):
 
 
 def test_nothing_is_read_inside_a_transform(runs):
-    assert runs["transform"] == []
+    assert [event["kind"] for event in runs["transform"]] == ["loss", "parameters", "norms"]
+
+
+@pytest.mark.parametrize(("name", "steps"), [("each sample", 2), ("each sample compiled", 3)])
+def test_gradients_by_transforms_are_steps(runs, name, steps):
+    """Of the outermost transform alone; a compiler still sees one graph."""
+    losses = events(runs[name], "loss")
+    assert [event["by"] for event in losses] == ["grad"] * steps
+    assert losses[0]["value"] == pytest.approx(math.sqrt(9 + 25))
+    first, *_, last = events(runs[name], "norms")
+    assert first["gradient"] == pytest.approx([math.sqrt(9 + 25)])
+    assert last["gradient"] == pytest.approx([10.0, 25.0])
+
+
+def test_parameters_of_no_module_have_the_names_of_variables(runs):
+    assert runs["names"][4:] == ["weights['w'][0]", "weights['w'][1]", "scale", "head.weight", "head.bias", "weight"]

@@ -64,6 +64,21 @@ def test_a_port_whose_tensors_are_on_the_cpu_although_something_was_launched(jud
     assert "loss, gradients and parameters are on the CPU" in data["reason"]
 
 
+@pytest.mark.parametrize(
+    ("devices", "more", "named"),
+    [(["cpu"], [], False), (["cuda"], [], True), (["cpu"], ["upload"], True), (None, [], True)],
+)
+def test_an_original_that_moves_nothing_to_a_gpu_is_told_so(judge, devices, more, named):
+    told = {"kind": "parameters", "optimizer": 0, "step": 0, "names": ["w"], "sizes": [1]}
+    told |= {} if devices is None else {"devices": devices}
+    copies = [
+        {"kind": kind, "site": "a.py:1", "visit": 0, "size": 4, "checksum": "", "sum": 0.0, "norm": 1.0}
+        for kind in more
+    ]
+    data = judge([told, *copies, *original()], list(losses(CURVE, device="cpu", launches=3)))
+    assert ("the original moves no module and no data to a GPU either" in data["reason"]) is not named
+
+
 def test_where_nothing_counts_launches_the_devices_decide(judge):
     data = judge(original(), list(losses(CURVE, device="cpu", launches=None)))
     assert (data["verdict"], data["codes"]) == ("does not hold", ["TP345"])

@@ -117,6 +117,10 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
         )
 
 
+ELSEWHERE = "Look for a device that is chosen in a module which was not converted, or by an argument (--device)."
+NOWHERE = "Move the model and its batches to a device in the original, such as torch.device('cuda'), then port it."
+
+
 def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
     """Whether the port ran on the NPU in every step; nothing of one that failed before it came to train."""
     for theirs, process in zip(reference.trained, port.trained, strict=False):
@@ -128,7 +132,9 @@ def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
             where = "" if process.rank is None else f" of rank {process.rank}"
             yield _unused(f"{without} of {len(process.steps)} steps{where} launched no operator there", used)
         elif _on_host(used):
-            yield _unused("loss, gradients and parameters are on the CPU", used)
+            moved = _moves_to_gpu(reference)
+            also = "" if moved else "; the original moves no module and no data to a GPU either"
+            yield _unused(f"loss, gradients and parameters are on the CPU{also}", used, ELSEWHERE if moved else NOWHERE)
 
 
 def collect_evidence(process: Process) -> Evidence:
@@ -178,13 +184,15 @@ def _on_host(used: Evidence) -> bool:
     return bool(known) and all(device == "cpu" for device in known)
 
 
-def _unused(detail: str, used: Evidence) -> Finding:
-    return error_finding(
-        "TP345",
-        f"the port did not use the NPU: {detail}",
-        "Look for a device that is chosen in a module which was not converted, or by an argument (--device).",
-        **to_json(used),
-    )
+def _moves_to_gpu(reference: Recording) -> bool:
+    """Whether the original moves anything to a CUDA device; true of a recording that does not tell."""
+    told = reference.of_kind("parameters")
+    devices = {device for event in told for device in event.get("devices", ["cuda"])}
+    return not told or "cuda" in devices or bool(reference.of_kind("upload"))
+
+
+def _unused(detail: str, used: Evidence, hint: str = ELSEWHERE) -> Finding:
+    return error_finding("TP345", f"the port did not use the NPU: {detail}", hint, **to_json(used))
 
 
 def replicas_equal(port: Recording) -> Iterator[Finding]:

@@ -168,13 +168,11 @@ def rerun_side(
         options = dataclasses.replace(
             options_of(plan, side, aside, views),
             save="",
-            states_out="",
-            states_every=1,
             load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
             batches=batches_of(plan),
             enough=None,
             kind=kept.trained[0].step_kind,
-            **changes,
+            **{"states_out": "", "states_every": 1, **changes},
         )
         found = run_recorded(plan, side, aside, views, options, watch, ONE_THREAD if side == REFERENCE else "")
         for number, view in enumerate(views):

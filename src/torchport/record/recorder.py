@@ -36,6 +36,7 @@ from torchport.record.readings import Readings
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
 from torchport.record.scaling import Scaling
 from torchport.record.sites import Sites
+from torchport.record.transforms import Transforms
 
 # Modules of this package that dynamo is to leave alone.
 UNTRACED = (
@@ -91,6 +92,7 @@ class Recorder:
         self._losses = 0
         self._updates = 0
         self._last: float | None = None
+        self._passes = False  # some `backward()` was called
         self._inside = False
         self._loss_waits = False
         self._rank: tuple[int, int] | None = None
@@ -179,6 +181,7 @@ class Recorder:
         self._log_seeds(torch, "manual_seed", "torch")
         self._patches.wrap(torch.autograd, "backward", self._backward)
         self._patches.wrap(torch.autograd, "grad", self._grad)
+        Transforms(torch, self._transformed).install(self._patches)
         Casting(torch, self._journal.write_event, self._sites).install(self._patches)
         self._scaling.install(self._patches)
         optimizers = importlib.import_module("torch.optim.optimizer")  # no attribute of torch.optim
@@ -231,6 +234,9 @@ class Recorder:
             self._optimizers += 1
             parameters = sum(len(group["params"]) for group in this.param_groups)
             self._journal.write_event("optimizer", name=type(this).__name__, parameters=parameters)
+            self.names.learn_variables(
+                self._sites.find_user_frame(2), [tensor for group in this.param_groups for tensor in group["params"]]
+            )
             if self._equal is not None:
                 self._equal.optimizer_built(this)
 
@@ -248,7 +254,7 @@ class Recorder:
             if self._inside:  # activation checkpointing calls backward within backward
                 return original(tensors, *args, **kwargs)
             site = self._record_loss("backward", tensors)
-            self._inside = True
+            self._inside, self._passes = True, True
             try:
                 result = original(tensors, *args, **kwargs)
             finally:
@@ -274,6 +280,18 @@ class Recorder:
             return result
 
         return grad
+
+    @quiet.silence_operators
+    def _transformed(self, results: list[Any]) -> None:
+        """Without optimizers and `backward()`, what transforms of functions give is what a step computes."""
+        if self._optimizers or self._inside or self._passes or not self.readings.can_read():
+            return
+        with self._torch.no_grad():
+            norm = self._torch.stack([one.detach().float().norm() for one in results]).norm()
+        site = self._record_loss("grad", norm)
+        self._differentiated(site, "grad", results)
+        self._flush()
+        self._done(GRADIENT, self._losses)
 
     @quiet.silence_operators
     def _record_loss(self, by: str, tensors: Any) -> str:

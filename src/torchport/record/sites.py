@@ -57,6 +57,15 @@ class Sites:
             first = first or self._place(name, frame)
         return first
 
+    def find_user_frame(self, skip: int = 1) -> FrameType | None:
+        """The frame of the line that `find_user_line` gives."""
+        first = None
+        for _, frame, own in self._walk(sys._getframe(skip)):
+            if own:
+                return frame
+            first = first or frame
+        return first
+
     def find_user_function(self, skip: int = 1) -> tuple[str, str]:
         """The function and the line that `find_user_line` gives; "" and "" where there is no such line."""
         first: tuple[str, str] | None = None

@@ -255,6 +255,16 @@ def surroundings():
 
 def transform():
     torch.func.grad(lambda x: (x.to("cuda") * x).sum())(torch.ones(3))
+    torch.func.vmap(lambda x: x * 2)(torch.ones(3))
+
+
+def each_sample(compiled=False):
+    """Gradients of each sample, and of a function with its value; the second through a compiler."""
+    each = torch.func.vmap(torch.func.grad(lambda w, x: (w * x).sum()), (None, 0))
+    each(torch.ones(3), torch.tensor([[1.0, 2.0, 2.0], [0.0, 3.0, 4.0]]))
+    if compiled:
+        torch.compile(each, backend="eager", fullgraph=True)(torch.ones(3), torch.ones(2, 3))
+    torch.func.grad_and_value(lambda x: x.square().sum())(torch.tensor([3.0, 4.0]))
 
 
 def main():
@@ -265,6 +275,7 @@ def main():
     runs = {
         "hostile": hostile, "closure": closure, "by hand": by_hand, "gradients": gradients, "long": long_run,
         "scaled": scaled, "uploads": uploads, "visits": many_visits, "transform": transform,
+        "each sample": each_sample, "each sample compiled": lambda: each_sample(compiled=True),
     }
     found["plain"] = recorded(train)
     found["again"] = recorded(train)
@@ -325,7 +336,19 @@ def names():
     outer.append(nn.Linear(2, 2))
     without = known.find_name(outer[2].bias)
     known.update_names([outer[2].bias])
-    return [early, late, without, known.find_name(outer[2].bias)]
+    return [early, late, without, known.find_name(outer[2].bias), *variables()]
+
+
+def variables():
+    """What variables call parameters that no module has; modules come first."""
+    known = Names(torch)
+    weights = {"w": [nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(2))]}
+    scale, head = nn.Parameter(torch.ones(1)), nn.Linear(1, 1)
+    everything = [*weights["w"], scale, *head.parameters()]
+    known.learn_variables(sys._getframe(), everything)
+    found = [known.find_name(one) for one in everything]
+    known.learn_module(head)
+    return [*found, known.find_name(head.weight)]
 
 
 if __name__ == "__main__":
