@@ -128,7 +128,7 @@ def _noticed(
                 if error > bound or bound < allowed:
                     found.append(Noticed(key[0], reference[key].name, error, bound))
                 break
-    found.sort(key=lambda row: row.allowed / row.error)
+    found.sort(key=lambda row: row.allowed / row.error if row.error else math.inf)
     return found[:SHOWN]
 
 
