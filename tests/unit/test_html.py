@@ -305,7 +305,7 @@ def test_a_fault_that_was_not_noticed_stands_out() -> None:
 
 def test_power_that_nobody_measured() -> None:
     text = Tags(render_page(port_results.without_power())).text
-    assert "Smallest fault noticedPower not measured: --no-control." in text
+    assert "Smallest fault noticedNot measured: --no-control." in text
     assert "small faults noticed" not in text and "What the bounds rest on" not in text
 
 

@@ -1,4 +1,4 @@
-"""What a training leaves, judged by another run of the original."""
+"""Files and printed numbers of a training, judged by another run of the original."""
 
 from __future__ import annotations
 

@@ -31,7 +31,16 @@ def test_names_and_values_are_those_of_before(name: str) -> None:
     before = json.loads((WRITTEN / f"{name}.json").read_text())
     result = Result.read(WRITTEN / f"{name}.json").typed(KINDS[name])
     again = json.loads(result.text())
-    assert again == before | {"tool": again["tool"]}
+    assert select_names(again, before) == before | {"tool": again["tool"]}
+
+
+def select_names(value: Any, before: Any) -> Any:
+    """The value without names that were added since: a later torchport says more."""
+    if isinstance(value, dict) and isinstance(before, dict):
+        return {name: select_names(one, before[name]) for name, one in value.items() if name in before}
+    if isinstance(value, list) and isinstance(before, list):
+        return [select_names(*pair) for pair in zip(value, before, strict=True)]
+    return value
 
 
 def test_every_file_has_a_class() -> None:

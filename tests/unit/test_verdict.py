@@ -64,6 +64,19 @@ def test_a_port_whose_tensors_are_on_the_cpu_although_something_was_launched(jud
     assert "loss, gradients and parameters are on the CPU" in data["reason"]
 
 
+@pytest.mark.parametrize("ended", [None, "timeout"])
+def test_a_port_that_was_stopped_before_its_first_step_decides_nothing(judge, ended):
+    """A busy machine: that fewer of its processes trained speaks of --timeout alone."""
+    data = judge(
+        original(),
+        [],
+        theirs={"status": -15 if ended else 0, "stopped": ended or ""},
+        ours={"status": -15, "stopped": "timeout"},
+    )
+    assert (data["verdict"], data["codes"][0]) == ("undecided", "TP311")
+    assert "TP303" not in data["codes"]
+
+
 @pytest.mark.parametrize(
     ("devices", "more", "named"),
     [(["cpu"], [], False), (["cuda"], [], True), (["cpu"], ["upload"], True), (None, [], True)],

@@ -420,7 +420,7 @@ RESTARTS = [{"kind": "restored", "step": step} for step in (20, 40)]
 
 
 def windows(size, growth=1.2, **wrong):
-    """Rounding that begins anew every twenty steps; `wrong` is by kind a function like those of `run`."""
+    """Rounding that begins anew every twenty steps; `wrong` has functions by kind, as `run` takes them."""
 
     def rounding(step, *parameter):
         made = wrong.get("gradient" if parameter else "loss", lambda *_: 1.0)
@@ -450,6 +450,9 @@ def test_healthy_windows_hold_and_every_step_counts(judge):
     assert data["verdict"] == "holds", data["reason"]
     assert "60 optimizer steps compared one by one" in data["reason"]
     assert (data["steps"]["single"], data["steps"]["means"], data["unchecked"]) == (60, 0, [])
+    late = data["controls"]["rows"][-1]
+    assert (late["name"], late["words"], late["step"]) == ("late", "5 % of one update in step 46", 46)
+    assert late["noticed"]
     allowed = data["curves"][0]["allowed"]
     assert allowed[:20] == allowed[20:40] == allowed[40:]
 

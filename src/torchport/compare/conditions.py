@@ -100,14 +100,15 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
                 stderr=reference.last_messages,
             )
         return
-    if len(reference.trained) != len(port.trained) and not has_failed(port):
+    cut_short = port.stopped in (TIMEOUT, MEMORY)
+    if len(reference.trained) != len(port.trained) and not has_failed(port) and not cut_short:
         yield error_finding(
             "TP303",
             f"the original trains in {_processes(reference)}, the port in {_processes(port)}",
             "Look for conditions on the number of devices.",
         )
         return
-    if has_failed(port) or port.stopped in (TIMEOUT, MEMORY) or has_failed(reference):
+    if has_failed(port) or cut_short or has_failed(reference):
         return  # it is plain why they are fewer
     if port.steps != reference.steps and not (reference.stopped == TIMEOUT and port.steps > reference.steps):
         yield error_finding(

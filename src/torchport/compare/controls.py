@@ -13,12 +13,13 @@ from typing import Any
 
 from torchport.compare.conditions import open_finding
 from torchport.compare.series import CHANGE, GRADIENT, Key, Series
-from torchport.compare.yardstick import Yardstick
+from torchport.compare.yardstick import Pair, Yardstick
 from torchport.findings import Finding
 from torchport.record.recording import CALL, OPTIMIZER, Process
 from torchport.results.comparison import ControlRow, Noticed
 
 UPDATE, LAYER, SAMPLE = NAMES = ("update", "gradient", "sample")
+LATE = "late"
 WORDS = {UPDATE: "5 % of one update", LAYER: "1 % of one layer's gradient", SAMPLE: "one sample of the batch replaced"}
 # By how much the faults change the quantity that they are put into (`record.faults`).
 SHARES = {UPDATE: 0.05, LAYER: 0.01}
@@ -86,6 +87,27 @@ def tabulate_faults(
             where = _where(fault, reference)
             rows.append(ControlRow(name, WORDS[name], fault.step, where, noticed=tuple(noticed)))
     return rows
+
+
+def judge_late_fault(rows: Iterable[ControlRow], pairs: Iterable[Pair], restarts: Sequence[int]) -> list[ControlRow]:
+    """Whether the first fault that was noticed would have been, too, in the last steps of the port, which went on from
+    states of the original's at `restarts`: by the bounds that hold there, as the control run ends before."""
+    known = {(pair.key[0], pair.reference.name): pair for pair in pairs}
+    for row in rows:
+        places = [(one, pair) for one in row.noticed if (pair := known.get((one.kind, one.name))) is not None]
+        if not restarts or row.step is None or not places:
+            continue
+        end = max(at for _, pair in places for at in pair.reference.at[: len(pair.allowed)])
+        step = min(restarts[-1] + row.step, end)
+        noticed = [
+            dataclasses.replace(one, allowed=bound)
+            for one, pair in places
+            for at, bound in zip(pair.reference.at, pair.allowed, strict=False)
+            if at == step and one.error > bound
+        ]
+        words = f"{row.words} in step {step}"
+        return [ControlRow(LATE, words, step, row.where, noticed=tuple(noticed))]
+    return []
 
 
 def report_unnoticed_faults(rows: Iterable[ControlRow]) -> Iterator[Finding]:

@@ -25,9 +25,10 @@ def compare_evaluations(
 ) -> Iterator[Finding]:
     """The first call in another mode, or else the first that gives other outputs.
 
-    Modes are exact. Outputs may differ as far as `losses` may at that step, or so many times as far as those of `noise`
-    do up to there, a run of the original with rounding noise: a weight that rounding alone moves (a bias before a
-    BatchNorm) is not seen in the losses. After a step where the loss says nothing by itself, outputs are not compared.
+    Modes are exact. Outputs may differ as far as `losses` may at that step, or so many times as far as the outputs of
+    `noise` do up to there, a run of the original with rounding noise: a weight that rounding alone moves (a bias before
+    a BatchNorm) is not seen in the losses. After a step where the loss says nothing by itself, outputs are not
+    compared.
     """
     before, after = _by_place(theirs), _by_place(ours)
     moved = _measure_noise(before, noise)

@@ -182,7 +182,7 @@ def _chaotic(both: Sequence[Compared]) -> int | None:
 def _unchecked(
     far: Reach, judged: Sequence[Compared], metrics: Sequence[MetricRow], table: Controls, chance: Sequence[str]
 ) -> Iterator[str]:
-    """What a reader of the word may take for compared, and was not."""
+    """Name, in a few words each, all that was not compared, although a reader may take it for compared."""
     if chance:
         yield "single steps (their means were compared)"
     else:
@@ -240,6 +240,7 @@ def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
     rows = controls.tabulate_faults(
         one.reference.series, one.control.series, one.faults, one.yardstick, worst, kind, chance=bool(chance)
     )
+    rows += controls.judge_late_fault(rows, one.pairs, one.port.restarts)
     seen = controls.describe_noticed_changes(rows)
     return Controls(True, "", tuple(rows), f"this comparison noticed {seen}" * bool(seen))
 

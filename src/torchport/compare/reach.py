@@ -86,7 +86,7 @@ def report_short_reach(reach: Reach, steps: Steps) -> Iterator[Finding]:
 
 
 def list_unchecked(reach: Reach, both: Sequence[Compared]) -> Iterator[str]:
-    """What was not checked of the steps, in a few words each."""
+    """Name, in a few words each, the steps and gradients that were not checked."""
     means = sorted(step for step in reach.means if step not in reach.single)
     if means:
         yield f"steps {format_ranges(means)} one by one (their means were compared)"

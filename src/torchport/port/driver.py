@@ -244,7 +244,7 @@ class _Steps:
         self.progress.finish_step(f"{comparison.method}: {verdict.word}" if comparison else str(verdict.word))
 
     def _unchecked(self, comparison: Comparison, findings: Sequence[Finding], rows: Sequence[FileRow]) -> Iterator[str]:
-        """What a reader of the word may take for compared, and was not."""
+        """Name, in a few words each, all that was not compared, although a reader may take it for compared."""
         yield from comparison.unchecked
         judged = any(finding.code == DIFFERS and finding.severity is Severity.ERROR for finding in findings)
         differing = [row.name for row in rows if row.equal is False and not judged]

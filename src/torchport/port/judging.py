@@ -53,10 +53,11 @@ def _judged(
         place.mkdir()
         forced = controls.run_forced_steps(plan, place, progress, formats)
         if forced is not None:
-            return judge(forced=forced)
-        return result
+            judge = functools.partial(judge, forced=forced)
+            result = judge()
     late = _find_late_difference(result, control)
-    if plan.tolerance is None and measured and (AMPLIFIED in codes or late is not None):
+    amplified = any(finding.code == AMPLIFIED for finding in result.findings) and not result.data.forced
+    if plan.tolerance is None and measured and (amplified or late is not None):
         progress.note("a later step differs: the original runs once more, with noise, to measure rounding there")
         noise = folder / NOISE
         noise.mkdir()

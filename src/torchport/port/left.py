@@ -71,9 +71,9 @@ class Again:
 def compare_files(reference: Path, port: Path, again: Again | None = None) -> list[FileRow]:
     """The files below two folders, by name; numbers in them may differ by `get_tolerance`, or by what `again` shows.
 
-    What `again` does not have, or has in other words, is not compared. Hidden, temporary and cache files are left out.
-    Names with a date or the like are those of one file where the rest of the names is the same. Nothing in the files is
-    executed. A folder that is missing has none.
+    Values that `again` does not have, or has in other words, are not compared. Hidden, temporary and cache files are
+    left out. Names with a date or the like name one file where the rest of the names is the same. Nothing in the files
+    is executed. A folder that is missing has none.
     """
     rows = []
     more = {} if again is None else {one: other for _, one, other in _pairs(_files(reference), _files(again.folder))}

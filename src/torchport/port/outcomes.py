@@ -1,6 +1,6 @@
-"""What a script leaves, judged: its files and the numbers that it prints.
+"""Judge a script's outcomes: the files that it leaves and the numbers that it prints.
 
-What differs between the runs is measured by the original: it runs once more to its end, with rounding noise, from the
+Differences between the runs are measured by the original: it runs once more to its end, with rounding noise, from the
 states from which the port went on. Its own files and numbers differ from the first run's by rounding, and by all that
 differs from run to run, such as times; the port's may be some times as far away.
 """
@@ -28,8 +28,8 @@ AGAIN = "again"  # below compare/, the original's run to its end
 
 
 def compare_outcomes(reference: Path, port: Path, again: Path | None = None, times: float = 1.0) -> list[FileRow]:
-    """What two runs left in their folders: the files, and what they printed. `again` is the folder of another run of
-    the original: what is `times` as far from it as that run is counts as equal."""
+    """Compare the files and the printed numbers of two runs, by their folders. `again` is the folder of another run of
+    the original: a number that is at most `times` as far away as that run's counts as equal."""
     measured = None if again is None else Again(again / runs.FILES, times)
     rows = compare_files(reference / runs.FILES, port / runs.FILES, measured)
     printed = compare_printed(
@@ -58,7 +58,7 @@ def judge_outcomes(
 
 
 def report_outcomes(rows: Iterable[FileRow], *, alone: bool) -> Iterator[Finding]:
-    """What differs by more than rounding explains; with `alone` files are all that there is to judge."""
+    """Report the rows that differ by more than rounding explains; with `alone` files are all that there is to judge."""
     for row in rows:
         if row.equal is False:
             what = "what is printed differs" if row.kind == PRINTED else f"the file {row.name} differs"

@@ -26,7 +26,7 @@ def compare_printed(
 ) -> FileRow | None:
     """The largest difference of a number, relative to the larger; None if no line of both has a number.
 
-    Numbers may differ by `tolerance`, or by `times` what those of the same words in `again` differ, the output of
+    Numbers may differ by `tolerance`, or by `times` the difference of the same line in `again`, the output of
     another run of the original. Lines are left out if their words do not occur equally often in all outputs: progress
     bars, warnings.
     """

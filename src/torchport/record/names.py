@@ -1,4 +1,4 @@
-"""What the user's modules and variables call parameters."""
+"""Names that the user's modules and variables give to parameters."""
 
 from __future__ import annotations
 

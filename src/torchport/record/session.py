@@ -58,11 +58,10 @@ class Options:
     uploaded batches, which are kept or taken; `steps` and `enough` are those of `Limit`, for steps of the kind `kind`.
 
     With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
-    or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes those
-    of `Faults`. `states_out` or `states_in` is the folder of the states of `States`, and `states_every` the steps from
-    one to the next. `operators` is a `Wanted`, as
-    JSON has it, for a run whose operators are recorded. `on_cpu` are operators of the NPU that the CPU computes
-    (`on_cpu`); None for a run that is not to be looked into.
+    or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes the
+    mistakes of `Faults`. `states_out` or `states_in` is the folder of the states of `States`, and `states_every` the
+    steps from one to the next. `operators` is a `Wanted`, as JSON has it, for a run whose operators are recorded.
+    `on_cpu` are operators of the NPU that the CPU computes (`on_cpu`); None for a run that is not to be looked into.
     """
 
     out: str

@@ -38,8 +38,9 @@ class States(Part):
     how many steps that one has made, so that optimizers that take turns in another order do not get each other's. Of
     each step no more than `most_steps` are saved, and `most_bytes` bytes (of `world` processes together): a run that
     loads goes on by itself from there. If `every` is more than one, it doubles where the bytes are used up, and the
-    states between go. What of a state does not fit is left as it is and said in a `note`; an event `restored` has the
-    step that starts from a loaded state, and `restored()` is called. The start of the training is `EqualStart`'s.
+    states between go. A part of a state that does not fit is left as it is and said in a `note`; an event `restored`
+    has the step that starts from a loaded state, and `restored()` is called. The start of the training is
+    `EqualStart`'s.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from typing import Any
 from torchport.patches import Patches
 from torchport.record import releases
 
-# What each transform of torch.func calls (torch/_functorch, 2.1 to 2.13): the module, the function, and whether it
-# differentiates.
+# The functions that the transforms of torch.func call (torch/_functorch, 2.1 to 2.13), with their module, and whether
+# they differentiate.
 STEPS = (
     ("torch._functorch.apis", "vmap_impl", False),
     ("torch._functorch.eager_transforms", "grad_impl", True),

@@ -1,0 +1,99 @@
+"""Which further runs a comparison asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recordings import write
+from test_yardstick import RESTARTS, faulty, noise, run, windows
+
+from torchport.compare import Forced
+from torchport.port import judging
+from torchport.record.recording import Recording
+from torchport.results.port import ControlRun
+
+Runs = dict[str, list[Any]]
+
+
+class _Plan:
+    tolerance = None
+    operators = False
+
+    def kept_in(self, step: str) -> Path:
+        return Path(step)
+
+
+class _Quiet:
+    def note(self, text: str) -> None: ...
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def folder(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        return tmp_path / name
+
+    def make(port: Any, control: Any, **more: Any) -> tuple[str, list[str]]:
+        asked: list[str] = []
+        records: dict[str, Recording] = {
+            name: write(folder(name), events) for name, events in {"npu": port, "control": control, **more}.items()
+        }
+        reference = write(folder("reference"), run(steps=60))
+
+        def longer(*_: Any, least: int = 0) -> Recording:
+            asked.append(f"noise {least}")
+            return records["noise"]
+
+        def forced(*_: Any) -> Forced:
+            asked.append("forced")
+            return Forced(reference, records["forced"], records["forced_control"])
+
+        monkeypatch.setattr(judging.controls, "read_control_recording", lambda *_: records["control"])
+        monkeypatch.setattr(judging.controls, "run_with_noise", longer)
+        monkeypatch.setattr(judging.controls, "run_forced_steps", forced)
+        run_ = ControlRun((), 0, 20, 1.0, "", (), {}, faults=True)
+        aside = folder("compare")
+        found = judging.judge_runs(_Plan(), aside, reference, records["npu"], run_, _Quiet())  # type: ignore[arg-type]
+        return found.data.verdict, asked
+
+    return make
+
+
+def larger(step: int, *_: int) -> float:
+    return 1 + (3e-3 if step >= 40 else 0.0)
+
+
+def rounding_later(size: float) -> Any:
+    return run(*RESTARTS, steps=60, loss=lambda step: 1 + (size if step >= 40 else 1e-7) * (-1) ** step)
+
+
+def test_equal_runs_ask_for_nothing(judge: Any) -> None:
+    assert judge(windows(1e-7), faulty(1e-7, 1.2)) == ("holds", [])
+
+
+def test_a_fault_in_the_control_runs_steps_asks_for_nothing(judge: Any) -> None:
+    port = windows(1e-7, gradient=lambda step, number: 1.01 if step == 3 else 1.0)
+    assert judge(port, faulty(1e-7, 1.2)) == ("does not hold", [])
+
+
+@pytest.mark.parametrize(("size", "word"), [(1e-7, "does not hold"), (3e-3, "holds")])
+def test_a_later_difference_is_measured_there(judge: Any, size: float, word: str) -> None:
+    found = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), noise=rounding_later(size))
+    assert found == (word, ["noise 41"])
+
+
+@pytest.mark.parametrize(("size", "word"), [(1e-7, "does not hold"), (3e-3, "holds")])
+def test_so_it_is_where_each_step_began_from_the_originals_state(judge: Any, size: float, word: str) -> None:
+    """The control run has drowned the faults, so steps are forced; what differs later in the run itself is measured."""
+    quiet = noise(1e-7)
+    port = run(*RESTARTS, device="npu", steps=60, loss=lambda step: larger(step) * quiet(step))
+    found = judge(
+        port,
+        faulty(1e-7, 1.2, gradient=0.0),
+        noise=rounding_later(size),
+        forced=run(device="npu", steps=60, loss=quiet),
+        forced_control=faulty(),
+    )
+    assert found == (word, ["forced", "noise 41"])
