@@ -249,7 +249,7 @@ def test_first_differences_come_before_curves() -> None:
 def test_that_nothing_differs_is_said_with_what_was_compared() -> None:
     text = Tags(render_page(port())).text
     assert (
-        "None beyond what is allowed in a step. Compared were 20 losses, 200 gradients, 200 updates, 6 settings and 40 uploads."
+        "None beyond what is allowed in a step. Compared were 20 losses, 200 gradients, 200 updates, 6 settings and 40 copies to the device."
         in text
     )
     assert "None beyond" not in render_page(port_results.parted())
@@ -269,11 +269,16 @@ def test_quantities_are_a_table() -> None:
     rows = rows_of(text, "Quantities compared")
     assert rows[1][3] == "not finite" and rows[3][3:6] == ["not equal", "2", "optimizer 0: lr"]
     section = text.partition("<h2>Quantities compared</h2>")[2].partition("</section>")[0]
-    assert re.findall(r"<tr class=off><td>(.*?)</td>", section) == ["gradient", "update", "setting", "upload"]
+    assert re.findall(r"<tr class=off><td>(.*?)</td>", section) == [
+        "gradient",
+        "update",
+        "setting",
+        "copy to the device",
+    ]
     none = rows_of(
         render_page(port(comparison=comparison(quantities=[made.quantity("upload", 0)]))), "Quantities compared"
     )
-    assert none == [["upload", "0", "20", "none compared", "", "", "", ""]]
+    assert none == [["copy to the device", "0", "20", "none compared", "", "", "", ""]]
 
 
 def test_a_quantity_with_a_difference_stands_out_whatever_its_worst_is() -> None:
@@ -286,7 +291,7 @@ def test_what_the_comparison_notices() -> None:
     rows = rows_of(text, "Smallest fault noticed")
     update = ["step 19, fc1.weight", "noticed", "update of fc1.weight", "5.0e-02", "3e-06"]
     assert rows[0] == ["5 % of one update", *update]
-    assert rows[2][2:4] == ["noticed", "input at train.py:18, and 1 more"]
+    assert rows[2][2:4] == ["noticed", "module input at train.py:18, and 1 more"]
     assert "The smallest change that was noticed is 1 % of the gradient of fc1.weight, in step 19." in text
     assert "<li><b>3 of 3</b>small faults noticed</li>" in text
     found = Tags(text).text

@@ -211,10 +211,10 @@ def test_what_was_compared_and_how_well() -> None:
     text = flat(render_port(port_results.port(), 100, False))
     assert (
         "compared 20 optimizer steps, step by step, float32: 20 losses within 1.0e-07 (0.0001 allowed), "
-        "200 gradients within 2.1e-06 (3e-05), 200 updates within 4.0e-06 (3e-05), 6 settings and 40 uploads equal"
+        "200 gradients within 2.1e-06 (3e-05), 200 updates within 4.0e-06 (3e-05), 6 settings and 40 copies to the device equal"
     ) in text
     assert (
-        "yardstick 20 steps of the original with one unit in the last place of every weight, on one thread: "
+        "rounding 20 steps of the original with one unit in the last place of every weight, on one thread: "
         "loss within 3.0e-08, gradients within 1.1e-06, updates within 2.0e-06 noticed"
     ) in text
     assert text.count("compared ") == 2  # here and in the verdict
@@ -223,14 +223,14 @@ def test_what_was_compared_and_how_well() -> None:
 def test_quantities_that_are_not_equal_are_not_called_equal() -> None:
     text = flat(render_port(port_results.parted(), 100, False))
     assert "200 gradients not finite (3e-05), 200 updates within 5.0e-02 (3e-05)" in text
-    assert "6 settings (not all equal), 40 uploads (not all equal)" in text
+    assert "6 settings (not all equal), 40 copies to the device (not all equal)" in text
     assert " equal " not in text.replace("not all equal", "")
     some = port_results.comparison(quantities=[made.quantity("upload", 0), made.quantity("loss scale", 3)])
     text = flat(render_port(port_results.port(comparison=some), 100, False))
     loose = [made.quantity("loss", 20, 0.2, allowed=math.inf), made.quantity("gradient", 20, 1e-6)]
     data = port_results.comparison(quantities=loose)
     said = flat(render_port(port_results.port(comparison=data), 100, False))
-    assert "20 losses within 2.0e-01 (not judged), 20 gradients within 1.0e-06 (3e-05 allowed) yardstick" in said
+    assert "20 losses within 2.0e-01 (not judged), 20 gradients within 1.0e-06 (3e-05 allowed) rounding" in said
     assert "float32: 3 loss scales equal" in text and "upload" not in text.partition("control")[0]
 
 
@@ -249,7 +249,7 @@ def test_first_differences_with_their_noise() -> None:
         made.difference(4, "gradient", "fc1.bias", math.inf, port=math.nan, reference=None),
     ]
     text = render_port(port_results.port(comparison=port_results.comparison(first=rows)), 120, False)
-    assert "upload at train.py:14: 9bc2d41b9e6... against 0f3a77c2d41...\n" in text
+    assert "copy to the device at train.py:14: 9bc2d41b9e6... against 0f3a77c2d41...\n" in text
     assert "gradient of fc1.bias: nan against nothing, not finite (noise 1.5e-07, 3e-06 allowed)" in text
 
 
@@ -258,7 +258,10 @@ def test_each_control_says_by_what_it_was_noticed() -> None:
     lines = text.splitlines()
     assert "  noticed         5 % of one update, by update of fc1.weight 5.0e-02 (3e-06 allowed)" in lines
     assert "  noticed         1 % of one layer's gradient, by gradient of fc1.weight 1.0e-02 (3e-06 allowed)" in lines
-    assert "  noticed         one sample of a batch replaced, by input at train.py:18 2.0e-03 (3e-06 allowed)" in lines
+    assert (
+        "  noticed         one sample of a batch replaced, by module input at train.py:18 2.0e-03 (3e-06 allowed)"
+        in lines
+    )
     assert "The smallest change" not in text  # the verdict says it
     assert "NOT noticed" not in text and "not possible" not in text and "not measured" not in text
 
@@ -283,7 +286,7 @@ def test_where_the_runs_differ_faults_are_counted() -> None:
 def test_power_that_nobody_measured() -> None:
     text = render_port(port_results.without_power(), 120, False)
     assert "  control         not measured: --no-control\n" in text
-    assert "noticed" not in text and "yardstick" not in text
+    assert "noticed" not in text and "rounding  " not in text
     rows = [made.control("update", made.noticed())]
     silent = port_results.comparison(controls=made.without_power("") | {"rows": rows})
     text = render_port(port_results.port(comparison=silent), 120, False)

@@ -1,5 +1,5 @@
-"""What a comparison rests on, as lines for a terminal: the quantities, the yardstick, the first differences, and the
-faults that it was seen to notice.
+"""The grounds of a comparison as lines for a terminal: quantities, rounding, first differences, and faults that it was
+seen to notice.
 
 Each function yields labels and texts, nothing where a result does not have what they say.
 """
@@ -69,7 +69,7 @@ def describe_yardstick(data: Comparison) -> Iterator[Line]:
     clauses = wording.list_yardstick_clauses(data)
     clauses += map(wording.format_roundoff, data.yardstick.declared if data.yardstick else ())
     if clauses:
-        yield "yardstick", "; ".join(clauses)
+        yield "rounding", "; ".join(clauses)
 
 
 def describe_differences(data: Comparison) -> Iterator[Line]:

@@ -28,8 +28,8 @@ QUANTITIES = {
     "loss": ("loss", "at"),
     "gradient": ("gradient", "of"),
     "change": ("update", "of"),
-    "inputs": ("input", "at"),
-    "upload": ("upload", "at"),
+    "inputs": ("module input", "at"),
+    "upload": ("copy to the device", "at"),
     "loss scale": ("loss scale", "of"),
     "setting": ("setting", ""),
     "precision": ("precision", "of"),
@@ -53,7 +53,12 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_plural(noun: str) -> str:
-    """ "steps", "entries", "passes"."""
+    """ "steps", "entries", "passes", "copies to the device"."""
+    noun, to, device = noun.partition(" to ")
+    return _plural(noun) + to + device
+
+
+def _plural(noun: str) -> str:
     if noun.endswith("y"):
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith("s") else f"{noun}s"
