@@ -225,7 +225,7 @@ def _grounds(
 
 
 def _steps(both: Sequence[Compared]) -> int:
-    return max((len(curve.errors) for curve in curves_of(both)), default=0)
+    return max((len({*curve.pair.reference.at[: len(curve.errors)]}) for curve in curves_of(both)), default=0)
 
 
 def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
