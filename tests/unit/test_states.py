@@ -124,6 +124,11 @@ def test_one_in_so_many_steps_and_fewer_where_the_bytes_are_used_up(tmp_path):
     assert len({after - before for before, after in itertools.pairwise([0, *places])}) == 1, places
     assert states.measure_saved_states(tmp_path / "few" / "states")[1] <= 27000
     assert recording.of_kind("note") == []
+    none = "next(one for one in parts if type(one).__name__ == 'States')._left = 90\n" + text
+    recording, _ = saved(tmp_path / "none", none, steps=None, states_every=5)
+    assert kept(tmp_path / "none") == []
+    (note,) = recording.of_kind("note")
+    assert "no state was kept: one needs" in note["text"]
 
 
 def kept(folder):

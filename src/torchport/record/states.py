@@ -120,6 +120,9 @@ class States(Part):
             if self._every == 1:
                 self._left, self._most_steps = 0, 0
                 self._tell(f"only the states of {self._steps - 1} steps were saved: the next needs {size} bytes")
+            elif not self._saved:
+                self._every = sys.maxsize
+                self._tell(f"no state was kept: one needs {size} bytes, more than the {self._left} there are for them")
             return
         self._left -= size
         self._saved.append((self._steps, path, size))
@@ -232,7 +235,10 @@ def _local(tensor: Any) -> Any:
 
 
 def _kept(tensor: Any) -> Any:
-    return _local(tensor).detach().cpu().clone()
+    """The numbers on the CPU; a copy only if the tensor is a part of a larger one, which would be saved as a whole."""
+    found = _local(tensor).detach().cpu()
+    alone = found.untyped_storage().nbytes() == found.numel() * found.element_size()
+    return found if alone else found.clone()
 
 
 def _copied(torch: Any, value: Any) -> Any:
