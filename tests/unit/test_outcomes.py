@@ -100,11 +100,18 @@ def test_equal_runs_need_no_other_run(judge: Any) -> None:
     assert [row.equal for row in rows] == [True, True]
 
 
-@pytest.mark.parametrize("changes", [{"chance": ["dropout"]}, {}])
-def test_what_cannot_be_judged_is_said(judge: Any, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"chance": ["dropout"]}, "draw numbers"),
+        ({"tolerance": {"dtype": "float32", "given": 0.1}}, "a tolerance of 0.1 was given"),
+        ({}, "run again, failed"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(judge: Any, changes: dict[str, Any], why: str) -> None:
     rows = judge(SAME | {"weight": 1.05}, 1, **changes)
     assert rows[0].equal is None
-    assert ("draw numbers" if changes else "run again, failed") in rows[0].note
+    assert why in rows[0].note
 
 
 def test_other_files_speak_against_a_port_that_leaves_nothing_else() -> None:

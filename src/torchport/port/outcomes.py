@@ -46,6 +46,9 @@ def judge_outcomes(
     `equal` is None for what cannot be judged: if the runs draw numbers of their own, and if that run fails."""
     if not any(row.equal is False and row.kind in KINDS for row in rows):
         return list(rows)
+    given = comparison.tolerance["given"]
+    if given is not None:
+        return [_leave_open(row, f"a tolerance of {given:g} was given") for row in rows]
     if comparison.chance:
         return [_leave_open(row, "the runs draw numbers of their own") for row in rows]
     progress.note("files or printed numbers differ: the original runs once more, to measure what rounding does to them")

@@ -1,7 +1,8 @@
 """Make two runs of a script start from the same numbers, whatever device drew them.
 
 The first run saves parameters, buffers and the states of the random generators: as each optimizer is built, and again
-when the model is called for the first time (a script may initialise or load weights in between). The second run loads
+when the model is called for the first time (a script may initialise or load weights in between); and what an optimizer
+remembers before its first step, which it does if the script goes on from a checkpoint. The second run loads
 them at the same places, of the generators only the CPU's. After the first `backward()` only parameters that were never
 seen are exchanged, for an optimizer that is built later.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ class EqualStart:
 
     `key()` names this process among those of its run: each has files of its own. `generator` says whether the state
     of the CPU's random generator goes along. With `noise` what is loaded is moved by one unit in its last place, up or
-    down at random: as little as rounding does.
+    down at random: as little as rounding does. `find_name` gives the name of a parameter, "" for one that has none.
     """
 
     def __init__(
@@ -42,10 +44,13 @@ class EqualStart:
         load: bool,
         generator: bool = True,
         noise: bool = False,
+        find_name: Callable[[Any], str] = lambda parameter: "",
     ) -> None:
         self._torch = torch
         self._folder = directory
         self._key = key
+        self._loading = load
+        self._find_name = find_name
         self._transfer = self._load if load else self._save
         self._journal = journal
         self._generator = generator
@@ -53,6 +58,7 @@ class EqualStart:
         self._known = torch.utils.weak.WeakIdKeyDictionary()
         # Tensors that had other numbers, and no name yet.
         self._apart: Any = torch.utils.weak.WeakIdKeyDictionary()
+        self._stepped: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._counts = {"optimizer": 0, "module": 0}
         self._started = False
         self._hook: Any = None
@@ -74,6 +80,28 @@ class EqualStart:
         if self._started:
             named = {name: parameter for name, parameter in named.items() if parameter not in self._known}
         self._exchange("optimizer", named)
+
+    @quiet.silence_operators
+    def optimizer_steps(self, optimizer: Any, number: int) -> None:
+        """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint."""
+        if optimizer in self._stepped:
+            return
+        self._stepped[optimizer] = True
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        strided = self._torch.strided
+        named = {
+            f"{key} of {self._find_name(parameter) or f'parameter {place} of optimizer {number}'}": value
+            for place, parameter in enumerate(parameters)
+            for key, value in optimizer.state.get(parameter, {}).items()
+            if isinstance(value, self._torch.Tensor) and value.layout == strided and value.is_floating_point()
+        }
+        name = f"state-{number}"
+        if named:
+            self._transfer(name, named)
+        elif self._loading and (self._directory / f"{name}.pt").exists() and self._noise is None:
+            self._journal.write_event(
+                "start", tensor=f"state of optimizer {number}", dtype="float32", difference=math.inf
+            )
 
     def training_started(self) -> None:
         """The first `backward()` is about to run: from now on weights belong to the runs."""
@@ -162,9 +190,13 @@ class EqualStart:
     def _compare(self, name: str, key: str, tensor: Any, value: Any) -> None:
         """Note a tensor that is not the original's. A module that is called later knows its name, an optimizer none."""
         difference = measure_difference(self._torch, tensor, value)
+        if name.startswith("state"):
+            self._tell(key, tensor, difference)
+            return
         if name.startswith("optimizer"):
             if difference:
-                self._apart[tensor] = f"{name.replace('-', ' ')}, parameter {key}", difference, value
+                called = self._find_name(tensor) or f"{name.replace('-', ' ')}, parameter {key}"
+                self._apart[tensor] = called, difference, value
             return
         before = self._apart.pop(tensor, None)
         if before is not None and not difference and _is_as_loaded(self._torch, tensor, before[2]):

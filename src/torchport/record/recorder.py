@@ -356,6 +356,8 @@ class Recorder:
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         number = self._built.get(optimizer, -1)
         closure = (kwargs.get("closure") or [*args[1:], None][0]) is not None  # args[0] is the optimizer
+        if self._equal is not None:
+            self._equal.optimizer_steps(optimizer, number)
         for part in self.parts:
             part.on_step_begin(optimizer, number, self._updates, closure)
 

@@ -279,7 +279,14 @@ class Session:
         options = self._options
         folder = Path(options.save or options.load)
         return EqualStart(
-            torch, folder, key, self._journal, load=not options.save, generator=False, noise=options.noise
+            torch,
+            folder,
+            key,
+            self._journal,
+            load=not options.save,
+            generator=False,
+            noise=options.noise,
+            find_name=self._recorder.names.find_name,
         )
 
     def _unmatched(self, operator: str, where: str) -> None:

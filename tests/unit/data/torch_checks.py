@@ -2,6 +2,7 @@
 CPU, whatever the process that runs the tests has loaded. Prints {check: traceback or ""} as JSON.
 """
 
+import copy
 import json
 import sys
 import tempfile
@@ -412,6 +413,30 @@ def check_other_weights_of_an_optimizer_without_a_module_are_recorded():
 
     recording(lambda: run(1.0), weights)
     assert starts(lambda: run(1.5), weights) == {"optimizer 0, parameter 0": 1 / 3}
+
+
+def check_a_training_that_goes_on_has_the_optimizers_state_of_the_original():
+    weights = Path(tempfile.mkdtemp(), "weights")
+
+    def run(loaded=None, factor=1.0):
+        torch.manual_seed(0)
+        net = torch.nn.Linear(3, 1)
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+        if loaded is not None:
+            optimizer.load_state_dict(copy.deepcopy(loaded))
+            optimizer.state[net.bias]["exp_avg"] *= factor
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+        return optimizer.state_dict()
+
+    _, state = recording(run, Path(tempfile.mkdtemp(), "weights"))
+    recording(lambda: run(state), weights)
+    assert starts(lambda: run(state), weights) == {}
+    (changed,) = starts(lambda: run(state, 1.5), weights)
+    assert changed == "exp_avg of parameter 1 of optimizer 0", changed
+    assert starts(run, weights) == {"state of optimizer 0": "inf"}
 
 
 def check_other_weights_are_a_mismatch():
