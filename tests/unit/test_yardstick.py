@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from recordings import SITE, write
 
-from torchport.compare import compare_recordings, tolerance, yardstick
-from torchport.port import controls
+from torchport.compare import compare_recordings, reach, tolerance, yardstick
+from torchport.port import controls, left
+from torchport.record import states
 from torchport.results.codec import to_json
 
 STEPS = 20
@@ -410,7 +411,19 @@ def test_the_page_on_ports_has_these_numbers() -> None:
     assert f"{half:.0f} times in half precision" in page
     assert f"(its loss leaves 1e{math.log10(tolerance.CHAOTIC):.0f})" in page
     assert f"where that leaves {yardstick.MOST * 100:.0f} %, means of windows are compared" in page
-    assert f"once more for at most {controls.MOST_STEPS} steps" in page
+    assert f"a third time, for at most {controls.MOST_STEPS} steps" in page
+    assert f"once more for at most {states.MOST_STEPS} steps" in page
+    assert f"the reference keeps its state every {states.EVERY} steps" in page
+    assert f"kept, at most {states.MOST_KEPT >> 30} GiB" in page
+    assert controls.MOST_STEPS == states.EVERY  # the control run is the yardstick of each window
+    assert f"printed numbers differ by {text_of(left.TOLERANCE)} (tensors by {text_of(left.CLOSE)})" in page
+    assert reach.LEAST_SHARE == 0.8 and "If fewer than four fifths of the steps were compared" in page
+    assert reach.LAST == 10 and "or none of the last tenth" in page
+    assert f"means that would not notice {reach.STRONGEST * 100:.0f} % of the loss do not count" in page
+
+
+def text_of(power: float) -> str:
+    return f"1e{math.log10(power):.0f}"
 
 
 # --- windows that begin from the original's states
@@ -449,7 +462,7 @@ def test_healthy_windows_hold_and_every_step_counts(judge):
     data = judge(windows(1e-7), faulty(1e-7, 1.2), reference=run(steps=60))
     assert data["verdict"] == "holds", data["reason"]
     assert "60 optimizer steps compared one by one" in data["reason"]
-    assert (data["steps"]["single"], data["steps"]["means"], data["unchecked"]) == (60, 0, [])
+    assert (data["covered"], data["unchecked"]) == ({"single": 60, "means": 0}, [])
     late = data["controls"]["rows"][-1]
     assert (late["name"], late["words"], late["step"]) == ("late", "5 % of one update in step 46", 46)
     assert late["noticed"]

@@ -29,7 +29,17 @@ from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record import roundoff
 from torchport.record.recording import CALL, OPTIMIZER, Process, Recording
-from torchport.results.comparison import Comparison, Controls, ForcedSteps, MetricRow, Seconds, Steps, Worst, Yardstick
+from torchport.results.comparison import (
+    Comparison,
+    Controls,
+    Covered,
+    ForcedSteps,
+    MetricRow,
+    Seconds,
+    Steps,
+    Worst,
+    Yardstick,
+)
 
 if TYPE_CHECKING:
     from torchport.compare.culprit import Culprit  # which needs numpy
@@ -92,7 +102,7 @@ def compare_recordings(
     number = min(reference.steps, port.steps)
     kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
     far = reach.measure_reach(number, both, apart, chance=bool(chance))
-    steps = Steps(kind, reference.steps, port.steps, len(far.single), len(far.means))
+    steps = Steps(kind, reference.steps, port.steps)
     ended_well = not conditions.has_failed(port) and not port.stopped
     table = _controls(judged, chance)
     findings = [
@@ -143,6 +153,7 @@ def compare_recordings(
         draws=tuple(drawn.list_own_draws(port)),
         metrics=tuple(metrics),
         evidence=tuple(conditions.collect_evidence(process) for process in port.trained),
+        covered=Covered(len(far.single), len(far.means)),
         unchecked=tuple(_unchecked(far, judged, metrics, table, chance)),
     )
     return Result("compare", tuple(findings), data)

@@ -51,14 +51,17 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Steps:
-    """How many steps each run did; `kind` says what a step is.
-
-    Of the steps that both did, `single` were compared one by one, and `means` by means alone.
-    """
+    """How many steps each run did; `kind` says what a step is."""
 
     kind: str
     reference: int
     port: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Covered:
+    """Of the steps that both runs did, how many were compared one by one (`single`), and how many by means alone."""
+
     single: int = 0
     means: int = 0
 
@@ -277,6 +280,7 @@ class Comparison:
     metrics: tuple[MetricRow, ...]
     evidence: tuple[Evidence, ...]
     unchecked: tuple[str, ...] = ()
+    covered: Covered = Covered()
 
     @property
     def is_stepwise(self) -> bool:
