@@ -127,6 +127,17 @@ def started(tensor="fc.weight", dtype="float32", difference=0.5):
     return {"kind": "start", "tensor": tensor, "dtype": dtype, "difference": difference}
 
 
+def test_weights_that_two_runs_of_the_original_have_otherwise_are_not_compared(record):
+    """A clock or os.urandom made them, or the generators of another machine; others are compared all the same."""
+    control = record(CURVE, started("fc.weight", difference=3.0))
+    result = compare_recordings(record(CURVE), record(CURVE, started("fc.weight", difference=2.0)), control=control)
+    assert (codes(result), result.data.verdict) == ([], "holds")
+    assert result.data.unchecked[0].startswith("the initial weights (of 1 tensors")
+    port = record(CURVE, started("fc.weight", difference=2.0), started("last.bias"))
+    result = compare_recordings(record(CURVE), port, control=control)
+    assert codes(result) == ["TP305"] and "last.bias" in result.findings[0].message
+
+
 @pytest.mark.parametrize(
     "event", [started(), started(difference="inf"), started("1.running_mean"), started("fc.bias", "bfloat16", 0.1)]
 )

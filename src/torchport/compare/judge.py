@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -119,7 +119,7 @@ def compare_recordings(
         *(settings.places_equal(reference, port) if on_npu else ()),
         *conditions.replicas_equal(port),
         *drawn.drawn_conditions(port),
-        *start.starts_equal(port, chance=bool(chance)),
+        *start.starts_equal(port, control, chance=bool(chance)),
         *(_information(reason, tolerance) for reason in chance),
         *find_differences(pairs, both, apart, method, chaotic),
         *(() if chance else _evaluations(both, tolerance)),
@@ -154,7 +154,7 @@ def compare_recordings(
         metrics=tuple(metrics),
         evidence=tuple(conditions.collect_evidence(process) for process in port.trained),
         covered=Covered(len(far.single), len(far.means)),
-        unchecked=tuple(_unchecked(far, judged, metrics, table, chance)),
+        unchecked=tuple(_unchecked(far, judged, metrics, table, chance, start.list_drawn(control))),
     )
     return Result("compare", tuple(findings), data)
 
@@ -191,13 +191,20 @@ def _chaotic(both: Sequence[Compared]) -> int | None:
 
 
 def _unchecked(
-    far: Reach, judged: Sequence[Compared], metrics: Sequence[MetricRow], table: Controls, chance: Sequence[str]
+    far: Reach,
+    judged: Sequence[Compared],
+    metrics: Sequence[MetricRow],
+    table: Controls,
+    chance: Sequence[str],
+    drawn: Collection[str],
 ) -> Iterator[str]:
     """Name, in a few words each, all that was not compared, although a reader may take it for compared."""
     if chance:
         yield "single steps (their means were compared)"
     else:
         yield from reach.list_unchecked(far, judged)
+    if drawn:
+        yield f"the initial weights (of {len(drawn)} tensors, which differ between two runs of the original)"
     if left := [row.name for row in metrics if row.allowed is None]:
         yield f"what is printed last: {', '.join(left[: reach.NAMED])}"
     if not table.measured:

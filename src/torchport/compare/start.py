@@ -21,10 +21,12 @@ _HINT = (
 )
 
 
-def starts_equal(port: Recording, *, chance: bool) -> Iterator[Finding]:
+def starts_equal(port: Recording, control: Recording | None, *, chance: bool) -> Iterator[Finding]:
     """Compare the port's own start, before it was given the original's weights, with the original's.
 
-    With `chance` both runs draw numbers of their own, and weights that differ say nothing."""
+    With `chance` both runs draw numbers of their own, and weights that differ say nothing; so it is with tensors that
+    differ in `control`, too, the original run again: they come from a clock, or from another machine's generators."""
+    drawn = list_drawn(control)
     for process in port.trained:
         for event in process.of_kind("weights"):
             if event["action"] == "mismatch":
@@ -36,7 +38,11 @@ def starts_equal(port: Recording, *, chance: bool) -> Iterator[Finding]:
                     f"the port could not be given the original's initial weights ({event['name']}): {event['detail']}",
                     "The runs start from different numbers; a difference in the loss may come from that alone.",
                 )
-        apart = [event for event in process.of_kind("start") if _is_more_than_rounding(event)]
+        apart = [
+            event
+            for event in process.of_kind("start")
+            if _is_more_than_rounding(event) and event["tensor"] not in drawn
+        ]
         if apart and not chance:
             worst = max(apart, key=lambda event: float(event["difference"]))
             others = len(apart) - 1
@@ -47,6 +53,12 @@ def starts_equal(port: Recording, *, chance: bool) -> Iterator[Finding]:
                 _HINT,
             )
             return
+
+
+def list_drawn(control: Recording | None) -> set[str]:
+    """The tensors with which another run of the original starts otherwise."""
+    told = [] if control is None else control.of_kind("start")
+    return {event["tensor"] for event in told if _is_more_than_rounding(event)}
 
 
 def _is_more_than_rounding(event: Mapping[str, Any]) -> bool:

@@ -98,7 +98,7 @@ class EqualStart:
         name = f"state-{number}"
         if named:
             self._transfer(name, named)
-        elif self._loading and (self._directory / f"{name}.pt").exists() and self._noise is None:
+        elif self._loading and (self._directory / f"{name}.pt").exists():
             self._journal.write_event(
                 "start", tensor=f"state of optimizer {number}", dtype="float32", difference=math.inf
             )
@@ -180,8 +180,7 @@ class EqualStart:
             return
         with self._torch.no_grad():
             for key, tensor in tensors.items():
-                if self._noise is None:
-                    self._compare(name, key, tensor, values[key])
+                self._compare(name, key, tensor, values[key])
                 tensor.copy_(values[key] if self._noise is None else self._moved(values[key]))
         if self._generator:
             self._torch.default_generator.set_state(stored["generator"])
