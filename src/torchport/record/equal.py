@@ -180,14 +180,16 @@ class EqualStart:
             return
         with self._torch.no_grad():
             for key, tensor in tensors.items():
-                self._compare(name, key, tensor, values[key])
-                tensor.copy_(values[key] if self._noise is None else self._moved(values[key]))
+                loaded = values[key] if self._noise is None else self._moved(values[key])
+                self._compare(name, key, tensor, values[key], loaded)
+                tensor.copy_(loaded)
         if self._generator:
             self._torch.default_generator.set_state(stored["generator"])
         self._journal.write_event("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
 
-    def _compare(self, name: str, key: str, tensor: Any, value: Any) -> None:
-        """Note a tensor that is not the original's. A module that is called later knows its name, an optimizer none."""
+    def _compare(self, name: str, key: str, tensor: Any, value: Any, loaded: Any) -> None:
+        """Note a tensor that is not the original's `value`; it is about to become `loaded`. A module that is called
+        later knows its name, an optimizer none."""
         difference = measure_difference(self._torch, tensor, value)
         if name.startswith("state"):
             self._tell(key, tensor, difference)
@@ -195,17 +197,18 @@ class EqualStart:
         if name.startswith("optimizer"):
             if difference:
                 called = self._find_name(tensor) or f"{name.replace('-', ' ')}, parameter {key}"
-                self._apart[tensor] = called, difference, value
+                self._apart[tensor] = called, difference, value, loaded
             return
         before = self._apart.pop(tensor, None)
-        if before is not None and not difference and _is_as_loaded(self._torch, tensor, before[2]):
+        same = before is not None and self._torch.equal(value, before[2])  # the original has loaded nothing since
+        if before is not None and same and _is_as_loaded(self._torch, tensor, before[3]):
             difference = before[1]
         self._tell(key, tensor, difference)
 
     @quiet.silence_operators
     def _tell_unnamed(self) -> None:
-        for tensor, (name, difference, value) in list(self._apart.items()):
-            if _is_as_loaded(self._torch, tensor, value):
+        for tensor, (name, difference, _, loaded) in list(self._apart.items()):
+            if _is_as_loaded(self._torch, tensor, loaded):
                 self._tell(name, tensor, difference)
 
     def _tell(self, tensor_name: str, tensor: Any, difference: float) -> None:

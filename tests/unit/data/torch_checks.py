@@ -195,14 +195,14 @@ def train(dropout=0.0, steps=3, draw=0, scaler=None):
     return losses
 
 
-def recording(run, weights=None, load=False, steps=None):
+def recording(run, weights=None, load=False, steps=None, noise=False):
     """Run `run` recorded; the recording of this process and what `run` returned."""
     folder = Path(tempfile.mkdtemp())
     Result("record", data={"recording": VERSION}).write(folder / HEAD)
     journal = Journal(folder)
 
     def equal(torch, key):
-        return EqualStart(torch, weights, key, journal, load=load)
+        return EqualStart(torch, weights, key, journal, load=load, noise=noise)
 
     def stop(why, steps):
         journal.write_event("stop", why=why, steps=steps)
@@ -354,9 +354,10 @@ def check_equal_start_gives_weights_buffers_and_order():
     assert [event["action"] for event in loaded.of_kind("weights")] == ["loaded", "loaded"]
 
 
-def starts(run, weights):
+def starts(run, weights, noise=False):
     """What of the start of `run` is not that of the run that saved `weights`."""
-    return {event["tensor"]: event["difference"] for event in recording(run, weights, load=True)[0].of_kind("start")}
+    recorded = recording(run, weights, load=True, noise=noise)[0]
+    return {event["tensor"]: event["difference"] for event in recorded.of_kind("start")}
 
 
 def check_a_start_from_other_weights_is_recorded_before_they_are_overwritten():
@@ -378,6 +379,10 @@ def check_a_start_from_other_weights_is_recorded_before_they_are_overwritten():
     _, state = recording(run, weights)
     assert starts(run, weights) == {}
     assert starts(lambda: run(zeroed=True), weights).keys() == {"2.weight"}
+    # A control run moves what it loads by its noise, which is no other start.
+    assert all(difference < 1e-6 for difference in starts(run, weights, noise=True).values())
+    noisy = starts(lambda: run(zeroed=True), weights, noise=True)
+    assert [name for name, difference in noisy.items() if difference > 1e-3] == ["2.weight"]
     for first in (False, True):
         weights = Path(tempfile.mkdtemp(), "weights")
         recording(lambda first=first: run(first=first, loaded=state), weights)
