@@ -32,6 +32,7 @@ from torchport.port.plan import (
     check_plan,
     step_result,
 )
+from torchport.port.printed import NAME, PRINTED
 from torchport.port.progress import Progress
 from torchport.port.unconverted import find_unconverted
 from torchport.record.recording import CALL, Recording
@@ -237,7 +238,8 @@ class _Steps:
             if comparison is not None:
                 comparison = dataclasses.replace(comparison, verdict=word, reason=reason, decide=decide)
             unchecked = () if comparison is None else tuple(self._unchecked(comparison, findings, rows))
-            data = Judged(plan.command, comparison, word, reason, decide, tuple(rows), tuple(mentions), unchecked)
+            files = tuple(row for row in rows if row.kind != PRINTED)
+            data = Judged(plan.command, comparison, word, reason, decide, files, tuple(mentions), unchecked)
             placed = runs.original_places(tuple(findings), *folders)
             self.judged = dataclasses.replace(step_result(COMPARE, plan, data), findings=placed)
             self.judged.write(folder / RESULT)
@@ -249,6 +251,9 @@ class _Steps:
         judged = any(finding.code == DIFFERS and finding.severity is Severity.ERROR for finding in findings)
         differing = [row.name for row in rows if row.equal is False and not judged]
         unread = [row.name for row in rows if row.equal is None]
+        if NAME in (*differing, *unread):
+            yield "printed numbers that differ"
+        differing, unread = ([name for name in names if name != NAME] for names in (differing, unread))
         words = [
             f"{len(names)} {what}: {', '.join(names[:NAMED])}"
             for what, names in (("that differ", differing), ("of other formats", unread))
