@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from torchport.port.texts import NUMBER, mask_text, number_difference
+from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
 from torchport.results.port import FileRow
 
 Line = tuple[str, list[str]]  # and its numbers
@@ -32,7 +32,8 @@ def compare_printed(
     """
     sides = [_by_words(output) for output in (reference, port)]
     more = None if again is None else _by_words(again)
-    worst, note, compared, apart = 0.0, "", 0, False
+    compared = 0
+    found: list[tuple[float, float, str]] = []
     for words, rows in sides[0].items():
         others = sides[1].get(words, [])
         if len(others) != len(rows):
@@ -43,11 +44,10 @@ def compare_printed(
                 continue
             allowed = max([tolerance, *(times * one for one, _ in _differences(rows, more[words]))])
         compared += len(rows)
-        for difference, text in _differences(rows, others):
-            if difference > max(worst, allowed) or (not note and difference > worst):
-                worst, note, apart = difference, text, difference > allowed
+        found += [(difference, allowed, text) for difference, text in _differences(rows, others)]
     if not compared:
         return None
+    worst, note, apart = pick_worst(found)
     lines = f"{compared} lines with numbers"
     return FileRow(NAME, PRINTED, lines, lines, not apart, worst, note)
 
