@@ -4,10 +4,10 @@ numbers."""
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from torchport.compare.printed import split_lines
 from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
 from torchport.results.port import FileRow
 
@@ -18,7 +18,6 @@ NAME = "what is printed"
 # Losses and shares are compared by their names as well (`compare.metrics`).
 FURTHEST = 3.0
 MOST_LINES = 20_000
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def compare_printed(
@@ -75,7 +74,7 @@ def _digit(number: str) -> float:
 
 def _by_words(output: str) -> dict[str, list[Line]]:
     found: dict[str, list[Line]] = defaultdict(list)
-    for line in _COLOUR.sub("", output).replace("\r", "\n").split("\n")[:MOST_LINES]:
+    for line in split_lines(output)[:MOST_LINES]:
         masked = mask_text(line).strip()
         numbers = NUMBER.findall(masked)
         if numbers:

@@ -44,8 +44,8 @@ def number_difference(reference: float, port: float) -> float:
 
 
 def pick_worst(rows: Iterable[tuple[float, float, str]]) -> tuple[float, str, bool]:
-    """Of differences, what is allowed to each, and where: the largest that is not allowed, else the largest; and whether
-    it is one that is not allowed. 0 and "" if nothing differs."""
+    """Of rows (difference, bound, place) the largest difference above its bound, else the largest, with its place and
+    whether it is above. 0 and "" if nothing differs."""
     difference, allowed, where = max(rows, key=lambda row: (row[0] > row[1], row[0]), default=(0.0, 0.0, ""))
     return difference, where if difference else "", difference > allowed
 
