@@ -74,7 +74,13 @@ def test_a_number_that_rounding_does_not_explain(judge: Any) -> None:
 
 def test_the_number_of_one_name_says_nothing_of_another(judge: Any) -> None:
     """The bias is rounding alone, in the original as well; the weight is not."""
-    assert said(judge(SAME | {"weight": 1.05, "bias": 0.9}, SAME | {"bias": 0.3}))
+    ((_, text),) = said(judge(SAME | {"weight": 1.05, "bias": 0.9}, SAME | {"bias": 0.3}))
+    assert "largest difference in weight" in text
+
+
+def test_a_larger_difference_that_is_allowed_hides_none_that_comes_later(judge: Any) -> None:
+    ((_, text),) = said(judge(SAME | {"weight": 1.9, "bias": 0.55}, SAME | {"weight": 1.4}))
+    assert text == "the file scores.json differs: largest difference in bias: 9.1e-02"
 
 
 def test_what_rounding_moves_as_far_is_equal(judge: Any) -> None:

@@ -56,5 +56,11 @@ def test_what_differs_between_two_runs_of_the_original_is_allowed() -> None:
     assert row.note == "0.7969 against 0.8438 in the line 'step 20 mean of scores 0.8438 of 64'"
 
 
+def test_a_larger_difference_that_is_allowed_hides_none_that_comes_later() -> None:
+    row = compare_printed("pass 4.11\nscore 0.80\n", "pass 9.7\nscore 0.90\n", 1e-2, "pass 4.6\nscore 0.80\n", 20.0)
+    assert row is not None and not row.equal
+    assert row.note == "0.90 against 0.80 in the line 'score 0.80'"
+
+
 def test_outputs_without_numbers_are_no_row() -> None:
     assert differs("done\n", reference="done\n") is None

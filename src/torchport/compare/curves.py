@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from torchport.compare.tolerance import STATISTICAL, Statistical
+from torchport.compare.tolerance import Statistical
 from torchport.compare.yardstick import Pair
 from torchport.results import comparison
 from torchport.results.comparison import Window
@@ -48,7 +48,7 @@ class Curve:
     windows: list[Window]
 
     @classmethod
-    def from_pair(cls, name: str, what: str, pair: Pair, bounds: Statistical = STATISTICAL) -> Curve:
+    def from_pair(cls, name: str, what: str, pair: Pair, bounds: Statistical) -> Curve:
         """Compare the two series of `pair`."""
         reference, port = pair.reference.numbers, pair.port.numbers
         ends = (first_not_finite(reference), first_not_finite(port))

@@ -32,6 +32,7 @@ def compare_evaluations(
     """
     before, after = _by_place(theirs), _by_place(ours)
     moved = _measure_noise(before, noise)
+    limit = tolerance.run or (HALF if noise is not None else math.inf)
     both = sorted(before.keys() & after.keys(), key=lambda place: (place[1], place[2]))
     for place in both:
         one, other = before[place], after[place]
@@ -45,7 +46,6 @@ def compare_evaluations(
             return
     for place in both:
         measured = [error for at, error in moved.items() if at[0] == place[0] and at[1] <= place[1]]
-        limit = tolerance.run or (HALF if noise is not None else math.inf)
         bound = max([_bound(place[1], losses, limit), *(tolerance.spread * error for error in measured)])
         error = _error(before[place]["norms"], after[place]["norms"])
         if not error <= bound:

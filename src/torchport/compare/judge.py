@@ -101,7 +101,7 @@ def compare_recordings(
     chaotic = _chaotic(both)
     number = min(reference.steps, port.steps)
     kind = reference.trained[0].step_kind if reference.trained else OPTIMIZER
-    far = reach.measure_reach(number, both, apart, chance=bool(chance))
+    far = reach.measure_reach(number, both, apart, pairs, chance=bool(chance))
     steps = Steps(kind, reference.steps, port.steps)
     ended_well = not conditions.has_failed(port) and not port.stopped
     table = _controls(judged, chance)

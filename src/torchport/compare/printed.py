@@ -91,6 +91,11 @@ class Metric:
     total: int | None = None
 
 
+def split_lines(output: str) -> list[str]:
+    """The lines of an output without colours; a carriage return begins a line as well."""
+    return _COLOUR.sub("", output).replace("\r", "\n").split("\n")
+
+
 def printed_metrics(output: str) -> dict[str, list[Metric]]:
     """What was printed of each metric, by name: the first value and the last ones, in order.
 
@@ -98,7 +103,7 @@ def printed_metrics(output: str) -> dict[str, list[Metric]]:
     behind another one is the running average that training loops print, a metric of its own.
     """
     found: dict[str, list[Metric]] = {}
-    for line in _COLOUR.sub("", output).replace("\r", "\n").split("\n"):
+    for line in split_lines(output):
         for metric in _of_line(line) if _SOME.search(line) else ():
             values = found.setdefault(metric.name, [])
             values.append(metric)

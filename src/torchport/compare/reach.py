@@ -58,19 +58,19 @@ class Reach:
         return f"{count_steps(self.steps, kind)}: {', '.join(words)}"
 
 
-def measure_reach(steps: int, both: Sequence[Compared], apart: Sequence[Compared], *, chance: bool) -> Reach:
-    """The reach of the comparisons of all processes; `apart` has the steps that began from the original's state, and
-    with `chance` no step is compared by itself."""
+def measure_reach(
+    steps: int, both: Sequence[Compared], apart: Sequence[Compared], curves: Sequence[Curve], *, chance: bool
+) -> Reach:
+    """The reach of the comparisons of all processes; `curves` are the losses of `both`, `apart` has the steps that
+    began from the original's state, and with `chance` no step is compared by itself."""
     single = frozenset() if chance else _compared_singly(steps, both) | _compared_singly(steps, apart)
     means: dict[int, float] = {}
-    for one in both:
-        for pair in one.select_pairs(LOSS, OUTPUT):
-            curve = Curve.from_pair(pair.reference.name, pair.key[0], pair)
-            for span in curve.windows:
-                share = span.allowed / abs(span.reference) if span.reference else math.inf
-                for at in pair.reference.at[span.start : span.end]:
-                    if at not in single:
-                        means[at] = max(means.get(at, 0.0), share)
+    for curve in curves:
+        for span in curve.windows:
+            share = span.allowed / abs(span.reference) if span.reference else math.inf
+            for at in curve.pair.reference.at[span.start : span.end]:
+                if at not in single:
+                    means[at] = max(means.get(at, 0.0), share)
     return Reach(steps, single, means)
 
 

@@ -23,8 +23,7 @@ from torchport.port.progress import Progress
 from torchport.port.runs import (
     FILES,
     VIEW,
-    batches_of,
-    find_states,
+    find_kept,
     make_views,
     name_view_folder,
     options_of,
@@ -112,8 +111,7 @@ def run_with_noise(
     `least`; `formats` as for `run_control`."""
     formats = assume_formats() if formats is None else formats
     steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), max(MOST_NOISY, least))
-    changes = {"noise": True, "roundoffs": dict(formats), "steps": steps, "states_in": find_states(plan)}
-    return rerun_side(plan, REFERENCE, aside, Watch(aside, plan.timeout, progress), changes)[0]
+    return _run_noisy(plan, aside, progress, formats, steps)[0]
 
 
 def run_forced_steps(
@@ -153,9 +151,17 @@ def run_forced_steps(
 def run_to_the_end(plan: Plan, aside: Path, progress: Progress) -> Ended:
     """Run the original once more, in the folder `aside`, with rounding noise, from the states from which the port went
     on, as far as the port, and keep the files that it writes."""
-    kept = Recording.from_directory(plan.kept_in(REFERENCE))
-    changes = {"noise": True, "roundoffs": assume_formats(), "steps": steps_of(kept), "states_in": find_states(plan)}
-    return rerun_side(plan, REFERENCE, aside, Watch(aside, plan.timeout, progress), changes, keep=True)[1]
+    steps = steps_of(Recording.from_directory(plan.kept_in(REFERENCE)))
+    return _run_noisy(plan, aside, progress, assume_formats(), steps, keep=True)[1]
+
+
+def _run_noisy(
+    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str], steps: int, *, keep: bool = False
+) -> tuple[Recording, Ended]:
+    """Run the original with noise and without faults, from the states from which the port went on."""
+    states_in = find_kept(plan, recording.STATES)
+    changes = {"noise": True, "roundoffs": dict(formats), "steps": steps, "states_in": states_in}
+    return rerun_side(plan, REFERENCE, aside, Watch(aside, plan.timeout, progress), changes, keep=keep)
 
 
 def rerun_side(
@@ -169,7 +175,7 @@ def rerun_side(
             options_of(plan, side, aside, views),
             save="",
             load=str(plan.kept_in(REFERENCE) / recording.WEIGHTS),
-            batches=batches_of(plan),
+            batches=find_kept(plan, recording.BATCHES),
             enough=None,
             kind=kept.trained[0].step_kind,
             **{"states_out": "", "states_every": 1, **changes},

@@ -13,7 +13,16 @@ from pathlib import Path
 from torchport.checkpoints.pickled import read_checkpoint
 from torchport.checkpoints.tensors import Tensor, Unreadable, read_npy, read_npz, read_safetensors, relative_difference
 from torchport.port.events import read_events
-from torchport.port.texts import TIMED, compare_texts, mask_text, number_difference, read_json, read_table, read_text
+from torchport.port.texts import (
+    TIMED,
+    compare_texts,
+    mask_text,
+    number_difference,
+    pick_worst,
+    read_json,
+    read_table,
+    read_text,
+)
 from torchport.port.view import is_byproduct
 from torchport.port.wandb_log import read_wandb
 from torchport.results.port import FileRow
@@ -233,7 +242,8 @@ def compare_contents(
     if missing or more:
         whose, which = ("original", missing) if missing else ("port", more)
         return (False, None, f"only the {whose}'s has {which[0]}" + f" and {len(which) - 1} more" * (len(which) > 1))
-    worst, where, unknown, apart = 0.0, "", "", False
+    unknown = ""
+    rows: list[tuple[float, float, str]] = []
     for name, one in reference.items():
         other = port.get(name)
         if RANDOM_STATE.search(name) or (TIMED.search(name) and not isinstance(one, Tensor)):
@@ -246,9 +256,9 @@ def compare_contents(
             return False, None, f"{name}: {difference}"
         if difference is None:
             unknown = unknown or name
-        elif difference > max(worst, tolerance, times * moved) or (not where and difference > worst):
-            worst, where = difference, name
-            apart = difference > max(tolerance, times * moved)
+        else:
+            rows.append((difference, max(tolerance, times * moved), name))
+    worst, where, apart = pick_worst(rows)
     note = f"largest difference in {where}: {worst:.1e}" if where else ""
     if unknown:
         note = _and(note, f"{unknown} differs and cannot be compared")

@@ -4,11 +4,11 @@ numbers."""
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from torchport.port.texts import NUMBER, mask_text, number_difference
+from torchport.compare.printed import split_lines
+from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
 from torchport.results.port import FileRow
 
 Line = tuple[str, list[str]]  # and its numbers
@@ -18,7 +18,6 @@ NAME = "what is printed"
 # Losses and shares are compared by their names as well (`compare.metrics`).
 FURTHEST = 3.0
 MOST_LINES = 20_000
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def compare_printed(
@@ -32,7 +31,8 @@ def compare_printed(
     """
     sides = [_by_words(output) for output in (reference, port)]
     more = None if again is None else _by_words(again)
-    worst, note, compared, apart = 0.0, "", 0, False
+    compared = 0
+    found: list[tuple[float, float, str]] = []
     for words, rows in sides[0].items():
         others = sides[1].get(words, [])
         if len(others) != len(rows):
@@ -43,11 +43,10 @@ def compare_printed(
                 continue
             allowed = max([tolerance, *(times * one for one, _ in _differences(rows, more[words]))])
         compared += len(rows)
-        for difference, text in _differences(rows, others):
-            if difference > max(worst, allowed) or (not note and difference > worst):
-                worst, note, apart = difference, text, difference > allowed
+        found += [(difference, allowed, text) for difference, text in _differences(rows, others)]
     if not compared:
         return None
+    worst, note, apart = pick_worst(found)
     lines = f"{compared} lines with numbers"
     return FileRow(NAME, PRINTED, lines, lines, not apart, worst, note)
 
@@ -75,7 +74,7 @@ def _digit(number: str) -> float:
 
 def _by_words(output: str) -> dict[str, list[Line]]:
     found: dict[str, list[Line]] = defaultdict(list)
-    for line in _COLOUR.sub("", output).replace("\r", "\n").split("\n")[:MOST_LINES]:
+    for line in split_lines(output)[:MOST_LINES]:
         masked = mask_text(line).strip()
         numbers = NUMBER.findall(masked)
         if numbers:

@@ -229,23 +229,17 @@ def options_of(plan: Plan, step: str, aside: Path, views: list[View]) -> session
         common,
         side=session.PORT,
         load=str(plan.kept_in(REFERENCE) / weights),
-        states_in=find_states(plan),
-        batches=batches_of(plan),
+        states_in=find_kept(plan, recording.STATES),
+        batches=find_kept(plan, recording.BATCHES),
         steps=steps_of(reference),
         kind=reference.trained[0].step_kind,
         lines=str(aside / LINES),
     )
 
 
-def batches_of(plan: Plan) -> str:
-    """The folder of the batches that a given reference has; "" where the run's own are taken."""
-    folder = plan.kept_in(REFERENCE) / recording.BATCHES
-    return str(folder) if folder.is_dir() else ""
-
-
-def find_states(plan: Plan) -> str:
-    """The folder of the states that the reference has kept; "" if it has none."""
-    folder = plan.kept_in(REFERENCE) / recording.STATES
+def find_kept(plan: Plan, name: str) -> str:
+    """The folder of that name in the reference's recording, such as that of its states; "" if it has none."""
+    folder = plan.kept_in(REFERENCE) / name
     return str(folder) if folder.is_dir() else ""
 
 

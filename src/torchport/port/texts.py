@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from torchport.checkpoints.pickled import flatten_containers
@@ -40,6 +41,13 @@ def number_difference(reference: float, port: float) -> float:
         return 0.0
     difference = abs(reference - port) / max(abs(reference), abs(port), FLOOR)
     return difference if math.isfinite(difference) else math.inf
+
+
+def pick_worst(rows: Iterable[tuple[float, float, str]]) -> tuple[float, str, bool]:
+    """Of rows (difference, bound, place) the largest difference above its bound, else the largest, with its place and
+    whether it is above. 0 and "" if nothing differs."""
+    difference, allowed, where = max(rows, key=lambda row: (row[0] > row[1], row[0]), default=(0.0, 0.0, ""))
+    return difference, where if difference else "", difference > allowed
 
 
 def read_text(path: Path) -> str:

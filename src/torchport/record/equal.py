@@ -81,7 +81,6 @@ class EqualStart:
             named = {name: parameter for name, parameter in named.items() if parameter not in self._known}
         self._exchange("optimizer", named)
 
-    @quiet.silence_operators
     def optimizer_steps(self, optimizer: Any, number: int) -> None:
         """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint."""
         if optimizer in self._stepped:

@@ -16,7 +16,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -193,7 +193,6 @@ class Session:
     def _parts(self, torch: Any, patches: Patches) -> list[Part]:
         """What measures, between what does something wrong and what takes that back; then what changes the state."""
         from torchport.record.quantities import Quantities
-        from torchport.record.reference.places import name_device
         from torchport.record.uploads import Uploads
 
         options, recorder = self._options, self._recorder
@@ -206,7 +205,7 @@ class Session:
             recorder.readings,
             recorder.names,
             lambda: recorder.optimizers,
-            *([name_device] if options.side == REFERENCE else []),
+            *_find_name_device(options.side),
         )
         parts: list[Part] = [uploads, batches, quantities]
         if options.faults and options.steps is not None:
@@ -318,6 +317,16 @@ class Session:
             self._journal.write_event("error", **describe_failure(error, self._sites))
         self._journal.write_event("modules", files=list_user_source_files())
         self._journal.write_event("end", launches=vnpu.launches(), elapsed=self._journal.get_elapsed_seconds())
+
+
+def _find_name_device(side: str) -> list[Callable[[Any], str]]:
+    """The function that knows where the original has moved a parameter; none on a side that has no such patches, where
+    nothing of the reference is imported."""
+    if side != REFERENCE:
+        return []
+    from torchport.record.reference.places import name_device
+
+    return [name_device]
 
 
 def describe_failure(error: BaseException, sites: Sites) -> dict[str, Any]:
