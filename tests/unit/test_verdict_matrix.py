@@ -222,6 +222,49 @@ def test_what_a_sabotage_changes(tmp_path: Path, losses: list[float], rate: floa
     assert acting.change(healthy, recorded(tmp_path / "port", losses, rate, printed)) == said
 
 
+def told(kind: str, **fields: object) -> dict[str, object]:
+    return {"kind": kind, **fields}
+
+
+@pytest.mark.parametrize(
+    ("healthy", "port", "said"),
+    [
+        (
+            [],
+            [told("start", tensor="fc.weight", dtype="float32", difference=0.5)],
+            "fc.weight starts from other numbers",
+        ),
+        (
+            [told("parameters", optimizer=0, step=0, names=["a", "b"], sizes=[1, 1], devices=["npu", "npu"])],
+            [told("parameters", optimizer=0, step=0, names=["a", "b"], sizes=[1, 1], devices=["cpu", "npu"])],
+            "parameters of optimizer 0 are on other devices",
+        ),
+        (
+            [told("evaluation", site="a.py:9", step=9, call=0, modules=3, training=0, norms=[1.0])],
+            [told("evaluation", site="a.py:9", step=9, call=0, modules=3, training=3, norms=[1.0])],
+            "an evaluation changes after step 9",
+        ),
+        (["0.5"], ["0.7"], "the file scores.csv"),
+        (["0.5"], ["0.5"], ""),
+    ],
+)
+def test_what_a_sabotage_changes_outside_of_steps(
+    tmp_path: Path, healthy: list[object], port: list[object], said: str
+) -> None:
+    sides = []
+    for name, rows in (("healthy", healthy), ("port", port)):
+        side = recorded(tmp_path / name, [3.0, 2.0])
+        (tmp_path / name / "files").mkdir()
+        if rows and isinstance(rows[0], str):
+            (tmp_path / name / "files" / "scores.csv").write_text(f"score\n{rows[0]}\n")
+        else:
+            with open(tmp_path / name / recording.PROCESSES / "1" / recording.JOURNAL, "a") as journal:
+                journal.writelines(json.dumps(row) + "\n" for row in rows)
+            side = Recording.from_directory(tmp_path / name)
+        sides.append(side)
+    assert acting.change(*sides) == said
+
+
 # What was found.
 
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torchport.port.left import compare_files
+from torchport.port.runs import FILES
 from torchport.record.recording import Process, Recording
 
 LEAST = 1e-7  # relative
@@ -22,7 +24,8 @@ _TIME = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)? ?(?:ms|s)\b")
 def change(healthy: Recording, port: Recording) -> str:
     """What the sabotage changed first, in words; "" for nothing.
 
-    In this order: steps, losses (else outputs) of each rank and place and how far they move, settings of the optimizers, what was printed.
+    In this order: steps, losses (else outputs) of each rank and place and how far they move, settings of the optimizers,
+    the start and the devices of parameters, evaluations, what was printed, and files.
     """
     if len(healthy.trained) != len(port.trained):
         return f"{len(port.trained)} processes train instead of {len(healthy.trained)}"
@@ -31,7 +34,9 @@ def change(healthy: Recording, port: Recording) -> str:
             return text
     if _TIME.sub("", healthy.output) != _TIME.sub("", port.output):
         return "what it prints"
-    return ""
+    rows = compare_files(healthy.path / FILES, port.path / FILES)
+    changed = [row.name for row in rows if row.equal is False or (row.difference or 0.0) > LEAST]
+    return f"the file {changed[0]}" if changed else ""
 
 
 def _changes(healthy: Process, port: Process) -> Iterator[str]:
@@ -56,6 +61,14 @@ def _changes(healthy: Process, port: Process) -> Iterator[str]:
     for ours, theirs in zip(healthy.of_kind("settings"), port.of_kind("settings"), strict=False):
         if _plain(ours) != _plain(theirs):
             yield f"a setting of the optimizer changes at step {ours['step']}"
+    starts = [{event["tensor"] for event in process.of_kind("start")} for process in (healthy, port)]
+    yield from (f"{name} starts from other numbers" for name in sorted(starts[1] - starts[0])[:1])
+    for ours, theirs in zip(healthy.of_kind("parameters"), port.of_kind("parameters"), strict=False):
+        if ours["devices"] != theirs["devices"]:
+            yield f"parameters of optimizer {ours['optimizer']} are on other devices"
+    for ours, theirs in zip(healthy.of_kind("evaluation"), port.of_kind("evaluation"), strict=False):
+        if (ours["training"], ours["norms"]) != (theirs["training"], theirs["norms"]):
+            yield f"an evaluation changes after step {ours['step']}"
 
 
 def _difference(one: float, other: float) -> float:

@@ -19,7 +19,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from matrix import COLUMNS, STATUS, Row, TableError, failed_bars, load, markdown, merged, read, summary, worse, write
+from matrix import (
+    COLUMNS,
+    HEALTHY,
+    STATUS,
+    Row,
+    TableError,
+    failed_bars,
+    load,
+    markdown,
+    merged,
+    read,
+    summary,
+    worse,
+    write,
+)
 from ports import Ports
 
 
@@ -30,6 +44,7 @@ def main() -> int:
     option("--scripts", nargs="+", choices=sorted(edits), default=sorted(edits), metavar="NAME", help="some scripts")
     option("--columns", nargs="*", choices=COLUMNS, default=COLUMNS, metavar="NAME", help="some faults; none: healthy")
     option("--jobs", type=int, default=2, help="ports at a time, of one thread each (default: %(default)s)")
+    option("--missing", action="store_true", help="only what the stored table has no word on, such as after a stop")
     option("--update", action="store_true", help="store what was found")
     option("--table", type=Path, default=STATUS, help="the stored table (default: status.json beside this file)")
     option("--work", type=Path, help="keep the healthy ports in this folder (default: a temporary one)")
@@ -41,6 +56,10 @@ def main() -> int:
         return 0
 
     cells = {name: [column for column in edits[name] if column in options.columns] for name in options.scripts}
+    if options.missing:
+        known = {name: set(stored.get(name, {})) for name in cells}
+        cells = {name: [column for column in columns if column not in known[name]] for name, columns in cells.items()}
+        cells = {name: columns for name, columns in cells.items() if columns or HEALTHY not in known[name]}
     total = sum(1 + len(columns) for columns in cells.values())
     found: dict[str, dict[str, Row]] = {}
     errors: list[str] = []

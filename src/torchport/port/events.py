@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchport.checkpoints.tensors import Unreadable
+from torchport.port.protobuf import FIXED32, VARINT, read_fields
 
 LARGEST = 256 << 20  # bytes of a file that is looked into
 STEP, SUMMARY = 2, 5  # fields of Event
 VALUE = 1  # of Summary
 TAG, SIMPLE, TENSOR = 1, 2, 8  # of Summary.Value
 DTYPE, CONTENT, FLOATS = 1, 4, 5  # of TensorProto; DT_FLOAT is 1
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _HEAD, _FOOT = 12, 4
-
-Field = tuple[int, int, bytes | int]  # number, wire type, value
 
 
 def read_events(path: Path) -> dict[str, object]:
@@ -35,11 +33,11 @@ def read_events(path: Path) -> dict[str, object]:
         raise Unreadable("no event file")
     for record in records:
         step, values = 0, []
-        for number, wire, value in _fields(record):
+        for number, wire, value in read_fields(record):
             if number == STEP and wire == VARINT:
                 step = int(value)
             elif number == SUMMARY and isinstance(value, bytes):
-                values = [part for one, _, part in _fields(value) if one == VALUE and isinstance(part, bytes)]
+                values = [part for one, _, part in read_fields(value) if one == VALUE and isinstance(part, bytes)]
         for tag, scalar in map(_scalar, values):
             if scalar is not None:
                 name = f"{tag}, step {step}"
@@ -61,7 +59,7 @@ def _records(data: bytes) -> Iterator[bytes]:
 
 def _scalar(value: bytes) -> tuple[str, float | None]:
     tag, scalar = "", None
-    for number, wire, part in _fields(value):
+    for number, wire, part in read_fields(value):
         if number == TAG and isinstance(part, bytes):
             tag = part.decode("utf-8", "replace")
         elif number == SIMPLE and wire == FIXED32 and isinstance(part, bytes):
@@ -73,40 +71,9 @@ def _scalar(value: bytes) -> tuple[str, float | None]:
 
 def _element(tensor: bytes) -> float | None:
     """The number of a float32 tensor of one element."""
-    parts = {number: part for number, _, part in _fields(tensor)}
+    parts = {number: part for number, _, part in read_fields(tensor)}
     content = parts.get(CONTENT) or parts.get(FLOATS)
     if parts.get(DTYPE) != 1 or not isinstance(content, bytes) or len(content) != 4:
         return None
     (found,) = struct.unpack("<f", content)
     return float(found)
-
-
-def _fields(data: bytes) -> Iterator[Field]:
-    """The fields of a protocol buffer. Raises Unreadable where it is none."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        number, wire = key >> 3, key & 7
-        if wire == VARINT:
-            value, place = _varint(data, place)
-            yield number, wire, value
-            continue
-        size = {FIXED64: 8, FIXED32: 4}.get(wire)
-        if wire == BYTES:
-            size, place = _varint(data, place)
-        if size is None or place + size > len(data):
-            raise Unreadable("no event file")
-        yield number, wire, data[place : place + size]
-        place += size
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while place < len(data) and shift < 64:
-        byte = data[place]
-        place += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, place
-        shift += 7
-    raise Unreadable("no event file")

@@ -24,6 +24,7 @@ from torchport.port.texts import (
     read_text,
 )
 from torchport.port.view import is_byproduct
+from torchport.port.wandb_log import read_wandb
 from torchport.results.port import FileRow
 
 # Relative: what the whole run of a float32 port is held to (compare.tolerance).
@@ -40,8 +41,9 @@ READERS: dict[str, tuple[str, Callable[[Path], dict[str, object]]]] = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), ("json", read_json)),
     **dict.fromkeys((".csv", ".tsv"), ("csv", read_table)),
 }
-EVENTS = "events"  # of TensorBoard
-NUMBERS = frozenset((EVENTS, *(kind for kind, _ in READERS.values())))  # kinds of files that are read as numbers
+EVENTS, WANDB = "events", "wandb"  # scalars of TensorBoard, and those that wandb logs offline
+LOGS = {EVENTS: read_events, WANDB: read_wandb}
+NUMBERS = frozenset((*LOGS, *(kind for kind, _ in READERS.values())))  # kinds of files that are read as numbers
 TENSORS = frozenset(("checkpoint", "safetensors", "npz", "npy"))
 JUDGED = NUMBERS | {"text", "file"}
 # torch_npu's GradScaler keeps one number more than torch's (torch_npu/npu/amp/grad_scaler.py, 2.13).
@@ -50,7 +52,7 @@ RANDOM_STATE = re.compile(r"(?:^|[._])rng(?:[._]|$)|_rng|rng_state|random_state"
 # Parts of names that say when, where or which time a run was.
 NAMED_BY_CHANCE = re.compile(
     r"\d{4}-?\d\d-?\d\d|\d\d[-:]\d\d[-:]\d\d|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[\w.-]+|(?<!\d)\d{6}(?!\d)|\d{9,}"
-    r"|(?<=tfevents\.).*|(?<![0-9a-z])[0-9a-f]{8,}(?![0-9a-z])|(?<=-)[0-9a-z]{8}(?=$|/)"
+    r"|(?<=tfevents\.).*|(?<![0-9a-z])[0-9a-f]{8,}(?![0-9a-z])|(?<=-)[0-9a-z]{8}(?=$|/|\.wandb$)"
 )
 
 
@@ -100,7 +102,7 @@ def compare_files(reference: Path, port: Path, again: Again | None = None) -> li
                 row = dataclasses.replace(row, note=_and(row.note, f"the port's is {other}"))
             rows.append(row)
             continue
-        equal = None if _kind(name) in (EVENTS, "tracker") else False
+        equal = None if _kind(name) in (*LOGS, "tracker") else False
         left = _size(reference / one) if one is not None else ""
         right = _size(port / other) if other is not None else ""
         note = f"only the {'original' if left else 'port'}'s run wrote it"
@@ -143,6 +145,8 @@ def _kind(name: str) -> str:
     suffix = path.suffix.lower()
     if "tfevents" in path.name:
         return EVENTS
+    if suffix == ".wandb":
+        return WANDB
     if not TRACKERS.isdisjoint(path.parts):
         return "tracker"
     if suffix in READERS:
@@ -162,7 +166,7 @@ def _compare(name: str, one: Path, other: Path, bounds: _Bounds) -> FileRow:
             return FileRow(name, kind, *sizes, None, None, "states of random generators are each device's own")
         if kind == "image":
             return _images(name, one, other, sizes)
-        read = read_events if kind == EVENTS else READERS.get(one.suffix.lower(), ("", None))[1]
+        read = LOGS.get(kind) or READERS.get(one.suffix.lower(), ("", None))[1]
         if read is not None:
             return _contents(name, read, (one, other), sizes, bounds)
     except Unreadable as reason:
