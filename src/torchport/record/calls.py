@@ -50,12 +50,12 @@ class OutermostCalls:
 
     def _enter(self, module: Any, inputs: Any) -> None:
         self._depth += 1
-        if self._depth == 1 and not releases.is_compiling(self._torch):
+        if self._depth == 1 and self._can_look():
             self._entered(module)
 
     def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
         self._depth -= 1
-        if self._depth != 0 or outputs is releases.RAISED or releases.is_compiling(self._torch):
+        if self._depth != 0 or outputs is releases.RAISED or not self._can_look():
             return
         if isinstance(module, _losses(self._torch)):
             return
@@ -75,6 +75,10 @@ class OutermostCalls:
             squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
         number, self._number = self._number, self._number + 1
         self.called(place, squares**0.5, found[0].device.type, number)
+
+    def _can_look(self) -> bool:
+        """Whether there are numbers to look at, and parameters that are the module's own."""
+        return not (releases.is_compiling(self._torch) or releases.is_within_transform(self._torch))
 
 
 def _losses(torch: Any) -> type:

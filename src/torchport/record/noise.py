@@ -90,11 +90,7 @@ class Noise:
 
     def _is_traced(self) -> bool:
         torch = self._torch
-        return bool(
-            releases.is_compiling(torch)
-            or torch.jit.is_tracing()
-            or torch._C._functorch.peek_interpreter_stack() is not None
-        )
+        return bool(releases.is_compiling(torch) or torch.jit.is_tracing() or releases.is_within_transform(torch))
 
     def _changed(self, value: Any, given: set[int], roundoff: float | None) -> Any:
         torch = self._torch
