@@ -64,7 +64,8 @@ class Recorder:
     `seed` seeds Python's, numpy's and torch's generators before the script can; a script that seeds them itself
     overrides it. `prepare(torch)` runs first thing after `import torch`; what it returns is undone last.
     `equal(torch, key)` makes the `EqualStart` that this run takes part in. `limit` is asked after each step of the
-    kind `kind` ("": an optimizer's; without one, whatever there is).
+    kind `kind` ("": an optimizer's; without one, whatever there is). With `spoil` the first evaluation is recorded as
+    one in training mode.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class Recorder:
         prepare: Callable[[Any, Patches], None] | None = None,
         equal: Callable[[Any, Callable[[], str]], EqualStart] | None = None,
         kind: str = "",
+        *,
+        spoil: bool = False,
     ) -> None:
         self._journal = journal
         self._sites = sites
@@ -84,6 +87,7 @@ class Recorder:
         self._prepare = prepare
         self._make_equal = equal
         self._kind = kind
+        self._spoil = spoil
         self._equal: EqualStart | None = None
         self._calls: OutermostCalls | None = None
         self._patches = Patches()
@@ -174,7 +178,7 @@ class Recorder:
         self.readings, self.names = Readings(torch), Names(torch)
         self._scaling = Scaling(torch, self._write)
         inputs = Inputs(torch, self._journal.write_event, self.readings)
-        evaluations = Evaluations(torch, self._journal.write_event, self.readings)
+        evaluations = Evaluations(torch, self._journal.write_event, self.readings, spoil=self._spoil)
         self.parts += [self._scaling, inputs, evaluations]
         if self._prepare is not None:
             self._prepare(torch, self._patches)
@@ -283,15 +287,16 @@ class Recorder:
 
     @quiet.silence_operators
     def _transformed(self, results: list[Any]) -> None:
-        """Without optimizers and `backward()`, what transforms of functions give is what a step computes."""
-        if self._optimizers or self._inside or self._passes or not self.readings.can_read():
+        """Without `backward()`, what transforms of functions give is what a step computes."""
+        if self._inside or self._passes or not self.readings.can_read():
             return
         with self._torch.no_grad():
             norm = self._torch.stack([one.detach().float().norm() for one in results]).norm()
         site = self._record_loss("grad", norm)
         self._differentiated(site, "grad", results)
-        self._flush()
-        self._done(GRADIENT, self._losses)
+        if not self._optimizers:
+            self._flush()
+            self._done(GRADIENT, self._losses)
 
     @quiet.silence_operators
     def _record_loss(self, by: str, tensors: Any) -> str:

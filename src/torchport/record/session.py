@@ -130,6 +130,7 @@ class Session:
             self._prepare,
             self._equal if options.save or options.load else None,
             options.kind,
+            spoil=options.faults,
         )
 
     def start(self) -> None:
@@ -285,6 +286,7 @@ class Session:
             load=not options.save,
             generator=False,
             noise=options.noise,
+            spoil=options.faults,
             find_name=self._recorder.names.find_name,
         )
 
