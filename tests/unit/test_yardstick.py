@@ -502,7 +502,7 @@ def test_a_port_that_is_near_in_all_steps_rules_a_late_fault_out_where_noise_hid
 
 
 def data_of(half, **wrong):
-    """What a model is given in each step; in step 47 by one part in a thousand another."""
+    """The data of each step; in step 47 they are another by one part in a thousand."""
     return [
         {"kind": "inputs", "site": SITE, "step": step, "half": half, "norms": [2.0 + wrong.get("noise", 0.0)]}
         if step != 47

@@ -212,7 +212,7 @@ class EqualStart:
         if name.startswith("optimizer"):
             if difference:
                 called = self._find_name(tensor) or f"{name.replace('-', ' ')}, parameter {key}"
-                # What a later stage goes on with was trained, so rounding has moved it; a bias before a BatchNorm,
+                # A later stage goes on with trained weights, moved by rounding; a bias before a BatchNorm,
                 # whose gradient is rounding alone, by as much as its size.
                 later = {"share": measure_share(self._torch, tensor, value)} if self._started else {}
                 if tensor.dim() > 1 or not self._started:

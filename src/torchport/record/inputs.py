@@ -1,4 +1,4 @@
-"""What modules are given while a script trains: the norms of the tensors."""
+"""The norms of the tensors that modules are given while a script trains."""
 
 from __future__ import annotations
 
