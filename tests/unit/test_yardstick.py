@@ -537,6 +537,23 @@ def test_another_control_run_from_the_same_states_measures_rounding_that_is_larg
     assert data["verdict"] == "holds", data["reason"]
 
 
+def test_a_difference_in_a_later_stage_has_the_number_of_its_step(judge):
+    """It decides whether the control run came that far: the second loss of a second stage is not step 1."""
+
+    def in_stages(events):
+        return [
+            event | {"site": "train.py:90"} if event["kind"] == "loss" and event["elapsed"] > 2.95 else event
+            for event in events
+        ]
+
+    wrong = lambda step: 1.01 if step >= 31 else 1.0  # noqa: E731
+    port = in_stages(run(*RESTARTS, device="npu", steps=60, loss=wrong))
+    data = judge(port, faulty(), reference=in_stages(run(steps=60)))
+    assert data["verdict"] == "does not hold"
+    assert data["reason"].startswith("the loss at train.py:90 differs from step 31 on: ")
+    assert data["first"][0]["step"] == 31
+
+
 def test_an_optimizer_that_the_control_run_never_had(judge):
     """A second stage's: measured by the other quantities of the same kind, from where its window begins."""
 

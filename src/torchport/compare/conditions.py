@@ -164,7 +164,7 @@ def _steps_with(process: Process) -> int:
     if process.step_kind != OPTIMIZER:
         counts = [0, *(event["launches"] for event in process.steps)]
         return sum(after > before for before, after in pairwise(counts))
-    kinds = ("loss", "call")
+    kinds: tuple[str, ...] = ("loss", "call")
     before_steps = itertools.takewhile(lambda event: event["kind"] != "step", process.events)
     if not any(event["kind"] in kinds for event in before_steps):  # gradients that are made by hand
         kinds = ("step",)
