@@ -16,7 +16,7 @@ from torchport.record.recording import Recording
 from torchport.results.comparison import Comparison
 from torchport.results.port import ControlRun
 
-AMPLIFIED, UNNOTICED = "TP349", "TP356"
+AMPLIFIED, UNNOTICED, SHORT = "TP349", "TP356", "TP364"
 MEASURED = frozenset({"TP301", "TP354", "TP363"})  # findings whose bounds are measured rounding
 FORCED, NOISE = "forced", "noise"  # below compare/, what was run again
 
@@ -46,7 +46,7 @@ def _judged(
     result = judge()
     measured = result.data.yardstick
     codes = {finding.code for finding in result.findings}
-    drowned = measured and (measured.chaotic is not None or UNNOTICED in codes)
+    drowned = measured and (measured.chaotic is not None or not codes.isdisjoint({UNNOTICED, SHORT}))
     if drowned and reference.of_kind("step") and plan.tolerance is None and not result.data.chance:
         progress.note("rounding grows fast in this training: each step is run from the original's state")
         place = folder / FORCED
