@@ -69,7 +69,7 @@ def measure_reach(
         for span in curve.windows:
             share = span.allowed / abs(span.reference) if span.reference else math.inf
             for at in curve.pair.reference.at[span.start : span.end]:
-                if at not in single:
+                if at not in single and at < steps:  # the script may differentiate after its last step
                     means[at] = max(means.get(at, 0.0), share)
     return Reach(steps, single, means)
 

@@ -499,8 +499,9 @@ def _exact(torch: Any, tensor: Any) -> bool:
 
 
 def _value(tensor: Any) -> float:
+    """A number, or the norm of several: their sum may be made of rounding alone, such as that of a derivative."""
     tensor = tensor.detach()
-    return float(tensor.item() if tensor.numel() == 1 else tensor.cpu().double().sum().item())
+    return float(tensor.item() if tensor.numel() == 1 else tensor.cpu().double().norm().item())
 
 
 def _checksum(torch: Any, module: Any) -> float:

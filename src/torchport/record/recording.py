@@ -18,7 +18,8 @@ over (`equal.measure_difference`); share (`equal.measure_share`): of one that a 
 purpose |
   | precision | dtype: what autocast or the parameters use |
   | random | detail: a draw of random numbers that the other run cannot repeat |
-  | loss | site, by (backward, grad), value, device, launches, elapsed: the root of a backward pass |
+  | loss | site, by (backward, grad), value, device, launches, elapsed: the root of a backward pass; of a tensor its \
+norm |
   | step | device (of the parameters), gradient (of theirs), launches, seconds since the step before, elapsed: an \
 `optimizer.step()` |
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
