@@ -195,6 +195,25 @@ def test_a_part_of_the_model_on_the_host(judge, asked, given, says):
     assert says in data["reason"]
 
 
+@pytest.mark.parametrize(
+    ("cuda", "cpu", "left"),
+    [
+        (["queue", "body.weight"], ["queue"], "queue of"),
+        (["queue", "body.weight"], ["queue", "body.weight", "x"], "queue and 1 more of"),
+        ([], ["queue"], ""),
+        (["queue"], [], ""),
+    ],
+)
+def test_a_module_without_an_optimizer_on_the_host(judge, cuda, cpu, left):
+    """A teacher, or the queue of a contrastive loss: the numbers are the same wherever it is."""
+    asked = {"kind": "placed", "site": "train.py:9 Net", "cuda": cuda, "cpu": []}
+    data = judge(run(asked | {"cuda": [], "cpu": cpu}, device="npu"), reference=run(asked))
+    assert (data["verdict"], data["codes"]) == (("does not hold", ["TP345"]) if left else ("holds", []))
+    assert (
+        data["reason"].startswith(f"{left} the module called at train.py:9 Net are on the CPU in the port") or not left
+    )
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_region_without_a_place_is_one_of_its_kind(judge, swapped):
     region = {"kind": "autocast", "dtype": "bfloat16", "enabled": True}

@@ -32,6 +32,7 @@ from torchport.record.inputs import Inputs
 from torchport.record.limit import Limit
 from torchport.record.names import Names
 from torchport.record.part import Part
+from torchport.record.placed import Placed, name_own_device
 from torchport.record.readings import Readings
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
 from torchport.record.scaling import Scaling
@@ -65,7 +66,7 @@ class Recorder:
     overrides it. `prepare(torch)` runs first thing after `import torch`; what it returns is undone last.
     `equal(torch, key)` makes the `EqualStart` that this run takes part in. `limit` is asked after each step of the
     kind `kind` ("": an optimizer's; without one, whatever there is). With `spoil` the first evaluation is recorded as
-    one in training mode.
+    one in training mode. `name_device` gives the type of a tensor's device, or of the one that the script asked for.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Recorder:
         kind: str = "",
         *,
         spoil: bool = False,
+        name_device: Callable[[Any], str] = name_own_device,
     ) -> None:
         self._journal = journal
         self._sites = sites
@@ -88,6 +90,7 @@ class Recorder:
         self._make_equal = equal
         self._kind = kind
         self._spoil = spoil
+        self._placed = Placed(self._write, name_device)
         self._equal: EqualStart | None = None
         self._calls: OutermostCalls | None = None
         self._patches = Patches()
@@ -195,7 +198,13 @@ class Recorder:
         ):
             self._undo.append(hook.remove)
         self._calls = OutermostCalls(
-            torch, self._sites, self._called, inputs.record_inputs, self.names.learn_module, evaluations.record_call
+            torch,
+            self._sites,
+            self._called,
+            inputs.record_inputs,
+            self.names.learn_module,
+            self._placed.record_call,
+            evaluations.record_call,
         )
         if self._make_equal is not None:
             self._equal = self._make_equal(torch, self.get_process_key)

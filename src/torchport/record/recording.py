@@ -41,6 +41,8 @@ steps, the first 8 calls of a site; how many of its modules were in training mod
   | autocast | site, dtype, enabled: a region, once each |
   | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
 numbers of the device's own, drawn beside the run; error: that it cannot |
+  | placed | site, cuda, cpu: names of the parameters and buffers of a module that was called there, by their device; \
+in a reference by the one that their module was moved to |
   | planted | name (start, evaluation), where (a tensor, a site): what a control run recorded wrongly on purpose |
   | fault | name, step, what (gradient, change, input), optimizer, parameter, site: what a control run did wrong on \
 purpose |
@@ -132,6 +134,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "evaluation": {"site": str, "step": int, "call": int, "training": int, "modules": int, "norms": list},
     "autocast": {"site": str, "dtype": str, "enabled": bool},
     "drawn": {"operator": str, "site": str, "dtype": str, "count": int, "mean": _NUMBER, "variance": _NUMBER},
+    "placed": {"site": str, "cuda": list, "cpu": list},
     "planted": {"name": str, "where": str},
     "fault": {"name": str, "step": int, "what": str, "optimizer": int | None, "parameter": int | None},
     "device": {"settings": dict},
