@@ -7,7 +7,8 @@ from recorded import MODEL
 pytestmark = pytest.mark.processes
 
 TEXT = (
-    MODEL
+    "import copy\n"
+    + MODEL
     + """
 class Teacher(torch.nn.Module):
     def __init__(self):
@@ -21,11 +22,13 @@ class Teacher(torch.nn.Module):
 teacher = Teacher().to("cuda")
 teacher.later.cpu()
 stays = torch.nn.Linear(6, 1)
+average = copy.deepcopy(net)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 for step in range(9):
     x = torch.rand(5, 6, device="cuda")
     with torch.no_grad():
         teacher(x), stays(x)
+        average(x)
     net(x).sum().backward()
     optimizer.step()
 """
@@ -34,8 +37,7 @@ for step in range(9):
 
 def test_a_module_is_placed_at_the_first_call_where_the_script_has_moved_it(tmp_path):
     recording, _ = recorded.run(tmp_path / "one", TEXT)
-    told = {event["site"].split()[1]: (event["cuda"], event["cpu"]) for event in recording.of_kind("placed")}
-    assert len(recording.of_kind("placed")) == 3
-    assert told["Teacher"] == (["body.weight", "body.bias", "queue"], ["later.weight", "later.bias"])
-    assert told["Linear"] == ([], ["weight", "bias"])
-    assert told["Sequential"][1] == [] and "1.running_mean" in told["Sequential"][0]
+    teacher, stays, average, net = ((event["cuda"], event["cpu"]) for event in recording.of_kind("placed"))
+    assert teacher == (["body.weight", "body.bias", "queue"], ["later.weight", "later.bias"])
+    assert stays == ([], ["weight", "bias"])
+    assert net == average and net[1] == [] and "1.running_mean" in net[0]

@@ -60,6 +60,8 @@ def patch_devices(torch: Any, patches: Patches) -> None:
     patches.wrap(torch.nn.Module, "cpu", places.move_to_cpu)
     patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy_if_alias(this, this))
     patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy_if_alias(this, cpu(this)))
+    for owner in (torch.Tensor, torch.nn.Parameter):
+        patches.wrap(owner, "__deepcopy__", places.keep_place)
     patches.wrap(torch.Tensor, "record_stream", lambda _: lambda this, stream: None)
     for name in TENSOR_TYPES:
         patches.set(torch.cuda, name, getattr(torch, name))
@@ -142,6 +144,17 @@ class _Places:
             return moved
 
         return cpu
+
+    def keep_place(self, original: Any) -> Any:
+        """For deep copies: an average of weights or a teacher is where the model is that it was copied from."""
+
+        def copy(this: Any, memo: Any) -> Any:
+            made = original(this, memo)
+            if _moved is not None and this in _moved:
+                _moved[made] = _moved[this]
+            return made
+
+        return copy
 
     def copy_if_alias(self, before: Any, after: Any) -> Any:
         """What a move to another device gives: never an alias of the original's data."""
