@@ -238,3 +238,30 @@ def test_a_run_of_two_steps_has_no_room(tmp_path):
     recording, _ = recorded.run(tmp_path / "one", TRAIN, faults=True, steps=2)
     assert made(recording) == []
     assert "no faults are made" in recording.of_kind("note")[0]["text"]
+
+
+def test_a_training_by_gradients_of_single_samples(tmp_path):
+    """Within a transform of torch.func a module has wrappers for parameters, which no state can be read from."""
+    text = (
+        MODEL.replace("torch.nn.BatchNorm1d(8), ", "")
+        + """
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+def loss_of(weights, x):
+    return torch.func.functional_call(net, weights, (x[None],)).square().mean()
+for step in range(9):
+    x = torch.rand(5, 6, device="cuda")
+    weights = {name: one.detach() for name, one in net.named_parameters()}
+    each = torch.func.vmap(torch.func.grad(loss_of), (None, 0))(weights, x)
+    for name, one in net.named_parameters():
+        one.grad = each[name].mean(0)
+    optimizer.step()
+    keep("own weights", *net.parameters())
+"""
+    )
+    weights = str(tmp_path / "weights")
+    reference, right = recorded.run(tmp_path / "reference", text, save=weights)
+    control, wrong = recorded.run(tmp_path / "control", text, load=weights, faults=True)
+    assert len(reference.of_kind("loss")) == len(reference.of_kind("step")) == STEPS
+    assert [name for name, *_ in made(control)] == ["update", "gradient"]
+    assert [event["where"] for event in control.of_kind("planted")] == ["net.0.weight"]
+    assert wrong["own weights"][: STEPS - 1] == right["own weights"][: STEPS - 1]

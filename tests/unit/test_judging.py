@@ -97,3 +97,21 @@ def test_so_it_is_where_each_step_began_from_the_originals_state(judge: Any, siz
         forced_control=faulty(),
     )
     assert found == (word, ["forced", "noise 41"])
+
+
+def test_noise_that_hides_small_faults_later_asks_for_forced_steps(judge: Any) -> None:
+    """Half precision, a router: the longer run with noise is the yardstick, and it drowns the fault of one layer."""
+    rough = run(
+        *RESTARTS,
+        steps=60,
+        loss=lambda step: 1 + (3e-3 if step >= 40 else 1e-7) * (-1) ** step,
+        gradient=lambda step, number: 1 + 2e-2 * (-1) ** (step + number),
+    )
+    found = judge(
+        windows(1e-7, loss=larger, gradient=lambda step, number: 1 + 1e-2 * (-1) ** step * (step >= 40)),
+        faulty(1e-7, 1.2),
+        noise=rough,
+        forced=run(device="npu", steps=60),
+        forced_control=faulty(),
+    )
+    assert found == ("holds", ["noise 41", "forced"])

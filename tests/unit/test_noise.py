@@ -158,6 +158,29 @@ def test_the_noise_moves_no_generator_and_no_statistics(tmp_path):
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_module_that_is_computed_again_is_moved_as_before(tmp_path, reentrant):
+    """A router beside activation checkpointing: which rows go on hangs on the noise, and their number is checked."""
+    found = seen(
+        tmp_path / "one",
+        f"""
+from torch.utils.checkpoint import checkpoint
+layer = torch.nn.LeakyReLU(0.5)
+plain = torch.randn(500)
+def route(x):
+    chosen = layer(x) > torch.nn.functional.leaky_relu(plain, 0.5)
+    return x[chosen] * x[chosen].exp()
+for _ in range(3):
+    x = plain.clone().requires_grad_()
+    rows = checkpoint(route, x, use_reentrant={reentrant})
+    rows.sum().backward()
+    keep("rows", torch.tensor([len(rows), int((x.grad != 0).sum())]))
+""",
+    )
+    for ((rows, moved),) in found["rows"]:
+        assert rows == moved and 100 < rows < 400
+
+
 def test_noise_is_the_same_in_each_run(tmp_path):
     losses = [
         [event["value"] for event in recorded.run(tmp_path / name, TRAIN, noise=True)[0].of_kind("loss")]

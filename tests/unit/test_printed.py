@@ -44,6 +44,23 @@ def test_what_says_nothing(old: str, new: str, why: str) -> None:
     assert not differs(REFERENCE.replace(old, new)), why
 
 
+@pytest.mark.parametrize(
+    ("port", "again", "refused"),
+    [
+        (REFERENCE.replace("best at 17\n", ""), None, True),
+        (REFERENCE.replace("best at 17\n", ""), REFERENCE, True),
+        (REFERENCE.replace("best at 17\n", ""), REFERENCE + "best at 17\n", False),  # not always as often
+        (REFERENCE.replace("best at 17\n", "best at None\n"), REFERENCE, False),  # another line in its place
+        (REFERENCE.replace("best at 17\n", "the best is 17\n"), REFERENCE, False),
+        (REFERENCE + "the device warns 3 times\n", REFERENCE, False),  # a device may say more
+    ],
+)
+def test_a_line_that_the_port_lacks_is_a_difference(port: str, again: str | None, refused: bool) -> None:
+    assert differs(port, again) is refused
+    row = compare_printed(REFERENCE, port, 1e-2, again, 20.0)
+    assert row is not None and ("the port does not print the line 'best at 17'" in (row.note or "")) is refused
+
+
 def test_what_differs_between_two_runs_of_the_original_is_allowed() -> None:
     timed = REFERENCE + "pass 1: 4.11\n"
     port = REFERENCE + "pass 1: 9.7\n"

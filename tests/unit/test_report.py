@@ -309,10 +309,12 @@ def test_steps_compared_from_the_state_of_the_original() -> None:
 def test_steps_that_only_means_judge() -> None:
     allowed = [1e-4] * 6 + [math.inf] * 14
     data = port_results.comparison(
-        port_results.curve(allowed=allowed), method="step by step at first, then statistically"
+        port_results.curve(allowed=allowed),
+        method="step by step at first, then statistically",
+        covered={"single": 6, "means": 14},
     )
     text = render_port(port_results.port(comparison=data), 120, False)
-    assert "20 optimizer steps, step by step, steps 6 to 19 by means, float32" in text
+    assert "20 optimizer steps, step by step, 14 of them by means, float32" in text
 
 
 def test_compare_says_the_same() -> None:

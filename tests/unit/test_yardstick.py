@@ -195,6 +195,25 @@ def test_a_part_of_the_model_on_the_host(judge, asked, given, says):
     assert says in data["reason"]
 
 
+@pytest.mark.parametrize(
+    ("cuda", "cpu", "left"),
+    [
+        (["queue", "body.weight"], ["queue"], "queue of"),
+        (["queue", "body.weight"], ["queue", "body.weight", "x"], "queue and 1 more of"),
+        ([], ["queue"], ""),
+        (["queue"], [], ""),
+    ],
+)
+def test_a_module_without_an_optimizer_on_the_host(judge, cuda, cpu, left):
+    """A teacher, or the queue of a contrastive loss: the numbers are the same wherever it is."""
+    asked = {"kind": "placed", "site": "train.py:9 Net", "cuda": cuda, "cpu": []}
+    data = judge(run(asked | {"cuda": [], "cpu": cpu}, device="npu"), reference=run(asked))
+    assert (data["verdict"], data["codes"]) == (("does not hold", ["TP345"]) if left else ("holds", []))
+    assert (
+        data["reason"].startswith(f"{left} the module called at train.py:9 Net are on the CPU in the port") or not left
+    )
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_region_without_a_place_is_one_of_its_kind(judge, swapped):
     region = {"kind": "autocast", "dtype": "bfloat16", "enabled": True}
@@ -339,6 +358,22 @@ def test_what_is_on_the_device_already_is_no_copy(judge):
     assert judge(run(*copies("abc", ""), device="npu"), reference=run(*copies("abc", "defg")))["verdict"] == "holds"
 
 
+@pytest.mark.parametrize(("factor", "word"), [(1.0, "holds"), (1.01, "does not hold")])
+def test_gradients_that_are_made_by_hand_are_compared_although_there_is_no_loss(judge, factor, word):
+    """Evolution strategies; and an evaluation at the end, which is none of the steps."""
+    end = {"kind": "call", "site": SITE, "value": 2.0, "device": "npu", "launches": 300, "elapsed": 9.0}
+
+    def without_losses(events):
+        return [event for event in events if event["kind"] != "loss"] + [end]
+
+    gradient = lambda step, number: factor if step == 15 else 1.0  # noqa: E731
+    port = without_losses(run(device="npu", gradient=gradient))
+    data = judge(port, without_losses(faulty()), reference=without_losses(run()))
+    assert data["verdict"] == word, data["reason"]
+    assert data["covered"] == {"single": 20, "means": 0}
+    assert data["evidence"][0]["steps_with"] == 20
+
+
 def test_a_gradient_of_nothing_but_rounding(judge):
     """The bias before a batch norm: its gradient is zero but for rounding, in each run another number."""
 
@@ -463,11 +498,47 @@ def test_healthy_windows_hold_and_every_step_counts(judge):
     assert data["verdict"] == "holds", data["reason"]
     assert "60 optimizer steps compared one by one" in data["reason"]
     assert (data["covered"], data["unchecked"]) == ({"single": 60, "means": 0}, [])
-    late = data["controls"]["rows"][-1]
+    (late,) = select_rows(data, "late")
     assert (late["name"], late["words"], late["step"]) == ("late", "5 % of one update in step 46", 46)
     assert late["noticed"]
     allowed = data["curves"][0]["allowed"]
     assert allowed[:20] == allowed[20:40] == allowed[40:]
+
+
+def select_rows(data, name):
+    return [row for row in data["controls"]["rows"] if row["name"] == name]
+
+
+@pytest.mark.parametrize(("size", "noticed"), [(0.0, True), (1e-3, True), (1.5e-2, False)])
+def test_a_port_that_is_near_in_all_steps_rules_a_late_fault_out_where_noise_hides_it(judge, size, noticed):
+    """Half precision allows an update more than the fault is large: what counts is how near the port is."""
+    port = run(*RESTARTS, device="npu", steps=60, change=noise(size))
+    data = judge(port, faulty(3e-3, sample=0.5), reference=run(steps=60))
+    assert data["verdict"] == ("holds" if noticed else "undecided"), data["reason"]
+    (late,) = select_rows(data, "late")
+    if noticed:
+        assert late["noticed"][0]["allowed"] == pytest.approx(max(4 * size, 1e-4), rel=1e-2)
+
+
+def data_of(half, **wrong):
+    """The data of each step; in step 47 they are another by one part in a thousand."""
+    return [
+        {"kind": "inputs", "site": SITE, "step": step, "half": half, "norms": [2.0 + wrong.get("noise", 0.0)]}
+        if step != 47
+        else {"kind": "inputs", "site": SITE, "step": step, "half": half, "norms": [wrong.get("late", 2.0)]}
+        for step in range(60)
+    ]
+
+
+@pytest.mark.parametrize(("half", "noise_of_data", "refused"), [([], 0.0, True), ([0], 0.0, False), ([], 1e-4, False)])
+def test_data_that_no_rounding_reaches_are_compared_as_in_float32(judge, half, noise_of_data, refused):
+    """The model computes in bfloat16, whose rounding may move what is in half precision, or what noise moves."""
+    used = {"kind": "precision", "dtype": "bfloat16"}
+    control = [*faulty(3e-4), *data_of(half, noise=noise_of_data)]
+    port = [*run(used, *RESTARTS, device="npu", steps=60), *data_of(half, late=2.002)]
+    data = judge(port, control, reference=[*run(used, steps=60), *data_of(half)])
+    assert data["verdict"] == ("does not hold" if refused else "holds"), data["reason"]
+    assert ("data that a model is given" in data["reason"]) is refused
 
 
 def test_another_control_run_from_the_same_states_measures_rounding_that_is_larger_later(judge, tmp_path):
@@ -483,6 +554,23 @@ def test_another_control_run_from_the_same_states_measures_rounding_that_is_larg
     longer = write(_folder(tmp_path, "longer"), noisy(3e-3))
     data = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), reference=run(steps=60), longer=longer)
     assert data["verdict"] == "holds", data["reason"]
+
+
+def test_a_difference_in_a_later_stage_has_the_number_of_its_step(judge):
+    """It decides whether the control run came that far: the second loss of a second stage is not step 1."""
+
+    def in_stages(events):
+        return [
+            event | {"site": "train.py:90"} if event["kind"] == "loss" and event["elapsed"] > 2.95 else event
+            for event in events
+        ]
+
+    wrong = lambda step: 1.01 if step >= 31 else 1.0  # noqa: E731
+    port = in_stages(run(*RESTARTS, device="npu", steps=60, loss=wrong))
+    data = judge(port, faulty(), reference=in_stages(run(steps=60)))
+    assert data["verdict"] == "does not hold"
+    assert data["reason"].startswith("the loss at train.py:90 differs from step 31 on: ")
+    assert data["first"][0]["step"] == 31
 
 
 def test_an_optimizer_that_the_control_run_never_had(judge):

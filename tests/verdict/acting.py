@@ -66,6 +66,9 @@ def _changes(healthy: Process, port: Process) -> Iterator[str]:
     for ours, theirs in zip(healthy.of_kind("parameters"), port.of_kind("parameters"), strict=False):
         if ours["devices"] != theirs["devices"]:
             yield f"parameters of optimizer {ours['optimizer']} are on other devices"
+    for ours, theirs in zip(healthy.of_kind("placed"), port.of_kind("placed"), strict=False):
+        if ours["cpu"] != theirs["cpu"]:
+            yield f"a part of the module called at {theirs['site']} is on the CPU"
     for ours, theirs in zip(healthy.of_kind("evaluation"), port.of_kind("evaluation"), strict=False):
         if (ours["training"], ours["norms"]) != (theirs["training"], theirs["norms"]):
             yield f"an evaluation changes after step {ours['step']}"

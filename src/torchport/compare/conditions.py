@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from collections.abc import Iterator
@@ -163,7 +164,10 @@ def _steps_with(process: Process) -> int:
     if process.step_kind != OPTIMIZER:
         counts = [0, *(event["launches"] for event in process.steps)]
         return sum(after > before for before, after in pairwise(counts))
-    kinds = ("loss", "call") if process.of_kind("loss") or process.of_kind("call") else ("step",)
+    kinds: tuple[str, ...] = ("loss", "call")
+    before_steps = itertools.takewhile(lambda event: event["kind"] != "step", process.events)
+    if not any(event["kind"] in kinds for event in before_steps):  # gradients that are made by hand
+        kinds = ("step",)
     with_, before, now, used = 0, 0, None, False
     for event in process.events:
         if event["kind"] in kinds:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from torchport.compare import evaluations, start
 from torchport.compare.conditions import open_finding
 from torchport.compare.series import CHANGE, GRADIENT, Key, Series
 from torchport.compare.yardstick import Pair, Yardstick
@@ -20,7 +21,9 @@ from torchport.results.comparison import ControlRow, Noticed
 
 UPDATE, LAYER, SAMPLE = NAMES = ("update", "gradient", "sample")
 LATE = "late"
+START, EVALUATION = EXACT = ("start", "evaluation")  # compared as they are, so that no noise hides them
 WORDS = {UPDATE: "5 % of one update", LAYER: "1 % of one layer's gradient", SAMPLE: "one sample of the batch replaced"}
+EXACT_WORDS = {START: "another initial weight", EVALUATION: "an evaluation in training mode"}
 # By how much the faults change the quantity that they are put into (`record.faults`).
 SHARES = {UPDATE: 0.05, LAYER: 0.01}
 # Where noise hides a fault from the bounds, a port that agrees with the original so many times closer than the fault is
@@ -89,9 +92,12 @@ def tabulate_faults(
     return rows
 
 
-def judge_late_fault(rows: Iterable[ControlRow], pairs: Iterable[Pair], restarts: Sequence[int]) -> list[ControlRow]:
+def judge_late_fault(
+    rows: Iterable[ControlRow], pairs: Iterable[Pair], restarts: Sequence[int], yardstick: Yardstick
+) -> list[ControlRow]:
     """Whether the first fault that was noticed would have been, too, in the last steps of the port, which went on from
-    states of the original's at `restarts`: by the bounds that hold there, as the control run ends before."""
+    states of the original's at `restarts`: by the bounds that hold there, as the control run ends before, or by how
+    near the port is to the original in all of its steps."""
     known = {(pair.key[0], pair.reference.name): pair for pair in pairs}
     for row in rows:
         places = [(one, pair) for one in row.noticed if (pair := known.get((one.kind, one.name))) is not None]
@@ -99,21 +105,52 @@ def judge_late_fault(rows: Iterable[ControlRow], pairs: Iterable[Pair], restarts
             continue
         end = max(at for _, pair in places for at in pair.reference.at[: len(pair.allowed)])
         step = min(restarts[-1] + row.step, end)
+        near = [_near(row.name, pair.key, max(pair.errors, default=math.inf), yardstick) for _, pair in places]
         noticed = [
-            dataclasses.replace(one, allowed=bound)
-            for one, pair in places
+            dataclasses.replace(one, allowed=least)
+            for (one, pair), most in zip(places, near, strict=True)
             for at, bound in zip(pair.reference.at, pair.allowed, strict=False)
-            if at == step and one.error > bound
+            if at == step and one.error > (least := min(bound, most))
         ]
         words = f"{row.words} in step {step}"
         return [ControlRow(LATE, words, step, row.where, noticed=tuple(noticed))]
     return []
 
 
+def judge_exact_faults(reference: Process, control: Process, *, chance: bool) -> list[ControlRow]:
+    """Whether the record of the control run shows the start and the evaluation that were recorded wrongly on purpose.
+    With `chance` starts are not compared."""
+    starts = [] if chance else [event for event in control.of_kind("start") if event.get("planted")]
+    noticed = {
+        START: [
+            Noticed("weight", event["tensor"], float(event["difference"]), start.EXACT)
+            for event in starts
+            if start.is_more_than_rounding(event)
+        ],
+        EVALUATION: [
+            Noticed("mode", site, math.inf, 0.0) for site, _, _ in evaluations.list_other_modes(reference, control)
+        ],
+    }
+    rows = []
+    for name, words in EXACT_WORDS.items():
+        planted = [event for event in control.of_kind("planted") if event["name"] == name]
+        if planted:
+            rows.append(ControlRow(name, words, where=planted[0]["where"], noticed=tuple(noticed[name][:1])))
+        else:
+            why = "no weights are made equal" if name == START else "there is no evaluation in the first steps"
+            rows.append(ControlRow(name, words, possible=False, why=why))
+    return rows
+
+
+def list_unnoticed_words(rows: Iterable[ControlRow]) -> list[str]:
+    """What is compared exactly, if at all, and was not noticed."""
+    return [row.words for row in rows if row.name in EXACT and row.possible and not row.noticed]
+
+
 def report_unnoticed_faults(rows: Iterable[ControlRow]) -> Iterator[Finding]:
     """What went unnoticed leaves the question open."""
     for row in rows:
-        if row.possible and not row.noticed:
+        if row.possible and not row.noticed and row.name not in EXACT:
             where = f" ({row.where}, step {row.step})" if row.where else f" (step {row.step})"
             yield open_finding(
                 "TP356",
@@ -168,8 +205,15 @@ def _closer(
     if share is None or key not in worst or not noise or place >= len(noise):
         return math.inf
     seen = abs(error - share) <= max(2 * noise[place], share / 2)
-    bound = max(CLOSER * worst[key], yardstick.get_floor(key[0]))
-    return bound if seen and share > bound else math.inf
+    bound = _near(fault.name, key, worst[key], yardstick)
+    return bound if seen else math.inf
+
+
+def _near(name: str, key: Key, worst: float, yardstick: Yardstick) -> float:
+    """The bound that a port which is never further than `worst` from the original sets a fault; infinite if the fault
+    is not larger."""
+    bound = max(CLOSER * worst, yardstick.get_floor(key[0]))
+    return bound if SHARES.get(name, 0.0) > bound else math.inf
 
 
 def _where(fault: Fault, reference: Mapping[Key, Series]) -> str:

@@ -71,6 +71,11 @@ class Curve:
         """How far, up to each step, the control run is from the original; None without one."""
         return self.pair.noise
 
+    def find_step(self, place: int) -> int:
+        """The step in which the value at `place` was recorded: a later stage begins at none of 0, and a step may have
+        several losses."""
+        return max(self.pair.reference.at, self.pair.port.at, key=len)[place]
+
     def row(self) -> comparison.Curve:
         """The curve for reports."""
         return comparison.Curve(

@@ -56,30 +56,28 @@ def find_differences(
 
 
 def _step_findings(curve: Curve, *, alone: bool = False) -> Iterator[tuple[int, Finding]]:
-    step = curve.pair.first
-    if step is None or not math.isfinite(curve.errors[step]):  # what is not finite is said by itself
+    place = curve.pair.first
+    if place is None or not math.isfinite(curve.errors[place]):  # what is not finite is said by itself
         return
-    bound = curve.allowed[step]
-    if can_be_amplified_rounding(curve):
-        yield step, _amplified_finding(curve, step, bound)
-    else:
-        yield step, _step_finding(curve, step, bound, alone)
+    make = _amplified_finding(curve, place) if can_be_amplified_rounding(curve) else _step_finding(curve, place, alone)
+    yield curve.find_step(place), make
 
 
 def can_be_amplified_rounding(curve: Curve) -> bool:
     """Whether training may have made the difference out of rounding: in a step of which no control run tells."""
-    step = curve.pair.first
-    if step is None or step < len(curve.noise or ()) or not math.isfinite(curve.errors[step]):
+    place = curve.pair.first
+    if place is None or place < len(curve.noise or ()) or not math.isfinite(curve.errors[place]):
         return False
-    return curves.grows_from_rounding(curve.errors, step, ROUNDING)
+    return curves.grows_from_rounding(curve.errors, place, ROUNDING)
 
 
-def _amplified_finding(curve: Curve, step: int, bound: float) -> Finding:
+def _amplified_finding(curve: Curve, place: int) -> Finding:
+    step = curve.find_step(place)
     return open_finding(
         "TP349",
-        f"up to step {step - 1} the runs agree within {max(curve.errors[:step]):.1e}; from step {step} on the "
-        f"{curve.what} at {curve.name} differs ({curve.errors[step]:.1e}, where {bound:.2g} is allowed): this "
-        "may be rounding that the training amplifies, or a small fault",
+        f"up to step {curve.find_step(place - 1)} the runs agree within {max(curve.errors[:place]):.1e}; from step "
+        f"{step} on the {curve.what} at {curve.name} differs ({curve.errors[place]:.1e}, where "
+        f"{curve.allowed[place]:.2g} is allowed): this may be rounding that the training amplifies, or a small fault",
         f"Compare what comes before with --steps {step}, or give the script a smaller learning rate.",
         step=step,
     )
@@ -94,23 +92,25 @@ def _chaotic_finding(step: int) -> Finding:
     )
 
 
-def _step_finding(curve: Curve, step: int, bound: float, alone: bool) -> Finding:
+def _step_finding(curve: Curve, place: int, alone: bool) -> Finding:
+    step = curve.find_step(place)
     return error_finding(
         "TP301",
-        f"the {curve.what} at {curve.name} differs from step {step} on: {curve.port[step]:.6g} against "
-        f"{curve.reference[step]:.6g}, {curve.errors[step]:.1e} relative where {bound:.2g} is allowed",
-        _divergence_hint(curve.errors, step, alone),
+        f"the {curve.what} at {curve.name} differs from step {step} on: {curve.port[place]:.6g} against "
+        f"{curve.reference[place]:.6g}, {curve.errors[place]:.1e} relative where {curve.allowed[place]:.2g} is allowed",
+        _divergence_hint(curve, place, alone),
         step=step,
     )
 
 
-def _divergence_hint(errors: list[float], step: int, alone: bool) -> str:
-    if step == 0 and not alone:  # D's optimizer may have made a step before G's first loss
+def _divergence_hint(curve: Curve, place: int, alone: bool) -> str:
+    if place == 0 and (not alone or curve.find_step(0) > 0):  # D's optimizer may have made a step before G's first loss
         return "The first value differs already: the forward pass, the data, or the update of another loss before it."
-    if step == 0:
+    if place == 0:
         return "The first value differs already: the forward pass or the data, not the training, is different."
-    if max(errors[:step], default=0.0) < 1e-7:
-        return f"Up to step {step - 1} the runs agree: look at the backward pass and the optimizer."
+    if max(curve.errors[:place], default=0.0) < 1e-7:
+        before = curve.find_step(place - 1)
+        return f"Up to step {before} the runs agree: look at the backward pass and the optimizer."
     return "The difference grows from step to step: a small error in an operator, or rounding that training amplifies."
 
 
@@ -119,10 +119,11 @@ def _window_finding(curve: Curve) -> Iterator[Finding]:
         if not span.holds:
             yield error_finding(
                 "TP301",
-                f"the mean {curve.what} at {curve.name} of steps {span.start} to {span.end - 1} differs: "
-                f"{span.port:.4g} against {span.reference:.4g}, where chance explains {span.allowed:.2g}",
+                f"the mean {curve.what} at {curve.name} of steps {curve.find_step(span.start)} to "
+                f"{curve.find_step(span.end - 1)} differs: {span.port:.4g} against {span.reference:.4g}, where chance "
+                f"explains {span.allowed:.2g}",
                 f"Allowed are {STATISTICAL.sigmas:g} standard errors plus {STATISTICAL.relative:.0%} of the mean.",
-                step=span.start,
+                step=curve.find_step(span.start),
             )
             return
 
@@ -131,18 +132,20 @@ def _not_finite(curve: Curve) -> Iterator[Finding]:
     ours, theirs = curves.first_not_finite(curve.port), curves.first_not_finite(curve.reference)
     if ours is not None and (theirs is None or ours < theirs):
         value = "NaN" if math.isnan(curve.port[ours]) else "infinite"
+        step = curve.find_step(ours)
         yield error_finding(
             "TP302",
-            f"the port's {curve.what} at {curve.name} is {value} at step {ours}; the original's is not",
-            step=ours,
+            f"the port's {curve.what} at {curve.name} is {value} at step {step}; the original's is not",
+            step=step,
         )
     elif theirs is not None:
+        step = curve.find_step(theirs)
         yield Finding(
             "TP302",
             Severity.WARNING,
             Safety.REPORT,
             None,
-            f"the original's own {curve.what} at {curve.name} is not finite at step {theirs}",
+            f"the original's own {curve.what} at {curve.name} is not finite at step {step}",
             "Steps from there on cannot be compared.",
-            {"step": theirs},
+            {"step": step},
         )

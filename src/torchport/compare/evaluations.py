@@ -33,18 +33,16 @@ def compare_evaluations(
     before, after = _by_place(theirs), _by_place(ours)
     moved = _measure_noise(before, noise)
     limit = tolerance.run or (HALF if noise is not None else math.inf)
-    both = sorted(before.keys() & after.keys(), key=lambda place: (place[1], place[2]))
-    for place in both:
-        one, other = before[place], after[place]
-        if (one["training"], one["modules"]) != (other["training"], other["modules"]):
-            yield error_finding(
-                "TP363",
-                f"at {place[0]} after step {place[1]} {_mode(other)} in the port, {_mode(one)} in the original",
-                _MODE,
-                step=place[1],
-            )
-            return
-    for place in both:
+    for place in list_other_modes(theirs, ours):
+        yield error_finding(
+            "TP363",
+            f"at {place[0]} after step {place[1]} {_mode(after[place])} in the port, {_mode(before[place])} in the "
+            "original",
+            _MODE,
+            step=place[1],
+        )
+        return
+    for place in sorted(before.keys() & after.keys(), key=_order):
         measured = [error for at, error in moved.items() if at[0] == place[0] and at[1] <= place[1]]
         bound = max([_bound(place[1], losses, limit), *(tolerance.spread * error for error in measured)])
         error = _error(before[place]["norms"], after[place]["norms"])
@@ -57,6 +55,21 @@ def compare_evaluations(
                 step=place[1],
             )
             return
+
+
+def list_other_modes(theirs: Process, ours: Process) -> list[tuple[str, int, int]]:
+    """The evaluations (site, step, call) with another number of modules in training mode, in order."""
+    before, after = _by_place(theirs), _by_place(ours)
+    other = [
+        place
+        for place in before.keys() & after.keys()
+        if any(before[place][field] != after[place][field] for field in ("training", "modules"))
+    ]
+    return sorted(other, key=_order)
+
+
+def _order(place: tuple[str, int, int]) -> tuple[int, int]:
+    return place[1], place[2]
 
 
 def _measure_noise(

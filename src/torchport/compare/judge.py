@@ -207,6 +207,7 @@ def _unchecked(
         yield f"the initial weights (of {len(drawn)} tensors, which differ between two runs of the original)"
     if left := [row.name for row in metrics if row.allowed is None]:
         yield f"what is printed last: {', '.join(left[: reach.NAMED])}"
+    yield from (f"{words} (none was noticed)" for words in controls.list_unnoticed_words(table.rows))
     if not table.measured:
         yield f"which small faults would be noticed ({table.why})"
 
@@ -258,7 +259,8 @@ def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
     rows = controls.tabulate_faults(
         one.reference.series, one.control.series, one.faults, one.yardstick, worst, kind, chance=bool(chance)
     )
-    rows += controls.judge_late_fault(rows, one.pairs, one.port.restarts)
+    rows += controls.judge_late_fault(rows, one.pairs, one.port.restarts, one.yardstick)
+    rows += controls.judge_exact_faults(one.reference.process, one.control.process, chance=bool(chance))
     seen = controls.describe_noticed_changes(rows)
     return Controls(True, "", tuple(rows), f"this comparison noticed {seen}" * bool(seen))
 

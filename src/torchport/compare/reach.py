@@ -10,7 +10,7 @@ from itertools import groupby
 from torchport.compare.conditions import open_finding
 from torchport.compare.curves import Curve
 from torchport.compare.quantities import Compared
-from torchport.compare.series import GRADIENT, LOSS, OUTPUT
+from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
 from torchport.findings import Finding
 from torchport.results.comparison import Steps
 
@@ -69,7 +69,7 @@ def measure_reach(
         for span in curve.windows:
             share = span.allowed / abs(span.reference) if span.reference else math.inf
             for at in curve.pair.reference.at[span.start : span.end]:
-                if at not in single:
+                if at not in single and at < steps:  # the script may differentiate after its last step
                     means[at] = max(means.get(at, 0.0), share)
     return Reach(steps, single, means)
 
@@ -119,7 +119,8 @@ def _compared_singly(steps: int, both: Sequence[Compared]) -> frozenset[int]:
     found: frozenset[int] | None = None
     for one in both:
         bounds: dict[int, bool] = {}
-        for pair in one.select_pairs(LOSS, OUTPUT):
+        made_by_hand = one.select_pairs(GRADIENT, CHANGE)  # without a backward pass
+        for pair in one.select_pairs(LOSS) or made_by_hand or one.select_pairs(OUTPUT):
             for at, bound in zip(pair.reference.at, pair.allowed, strict=False):
                 bounds[at] = bounds.get(at, True) and math.isfinite(bound)
         # A step without a loss of its own follows from the one before it.

@@ -25,13 +25,15 @@ LEAST_SHARE = 1e-6
 @dataclasses.dataclass(slots=True)
 class Series:
     """`values` in the order recorded, None for a gradient that is not there. `at` has the steps that the process had
-    done before each, `least` how large each is taken to be at least where a difference is related to it."""
+    done before each, `least` how large each is taken to be at least where a difference is related to it. `full` is a
+    tensor that was not in half precision, whatever the model computes in."""
 
     kind: str
     name: str
     at: list[int] = dataclasses.field(default_factory=list)
     values: list[float | None] = dataclasses.field(default_factory=list)
     least: list[float] = dataclasses.field(default_factory=list)
+    full: bool = False
 
     def add(self, at: int, value: Any, least: float = 0.0) -> None:
         """Append a value; text is what JSON has no number for."""
@@ -47,6 +49,7 @@ class Series:
             [self.at[place] for place in places],
             [self.values[place] for place in places],
             [self.least[place] for place in places],
+            self.full,
         )
 
     @property
@@ -96,8 +99,11 @@ def collect_series(process: Process) -> dict[Key, Series]:
             _norms(found, event, where, names.get(number, []))
         elif kind == "inputs":
             for number, value in enumerate(event["norms"]):
-                name = f"{event['site']}, input {number}"
-                found.setdefault((INPUTS, event["site"], number), Series(INPUTS, name)).add(event["step"], value)
+                one = found.setdefault(
+                    (INPUTS, event["site"], number), Series(INPUTS, f"{event['site']}, input {number}", full=True)
+                )
+                one.full = one.full and number not in event.get("half", (number,))
+                one.add(event["step"], value)
         elif kind == "upload":
             one = found.setdefault((UPLOAD, event["site"], 0), Series(UPLOAD, event["site"]))
             # Without a checksum: on the device already, so nothing was copied.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -83,7 +84,14 @@ def parameters_equal(reference: Recording, port: Recording) -> Iterator[Finding]
 
 
 def places_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
-    """Whether what the original has moved to a CUDA device is on an NPU in the port."""
+    """Whether what the original has moved to a CUDA device is on an NPU in the port: the parameters of optimizers, then
+    all of the modules that both call."""
+    yield from itertools.islice(
+        itertools.chain(_compare_parameter_places(reference, port), _compare_module_places(reference, port)), 1
+    )
+
+
+def _compare_parameter_places(reference: Recording, port: Recording) -> Iterator[Finding]:
     for theirs, ours in zip(reference.trained, port.trained, strict=False):
         before, after = (
             {event["optimizer"]: event for event in reversed(one.of_kind("parameters"))} for one in (theirs, ours)
@@ -98,6 +106,23 @@ def places_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
                     "TP345",
                     f"{left[0]}{also} of the {len(names)} parameters of optimizer {number} are on the CPU in the port, "
                     "and on CUDA in the original",
+                    "Look for modules that stay where they were made, and for a device that is chosen by name.",
+                )
+                return
+
+
+def _compare_module_places(reference: Recording, port: Recording) -> Iterator[Finding]:
+    """Teachers, frozen parts and buffers, which no optimizer has."""
+    for theirs, ours in zip(reference.trained, port.trained, strict=False):
+        given = {event["site"]: set(event["cpu"]) for event in ours.of_kind("placed")}
+        for event in theirs.of_kind("placed"):
+            left = [name for name in event["cuda"] if name in given.get(event["site"], ())]
+            if left:
+                also = f" and {len(left) - 1} more" if len(left) > 1 else ""
+                yield error_finding(
+                    "TP345",
+                    f"{left[0]}{also} of the module called at {event['site']} are on the CPU in the port, and on CUDA "
+                    "in the original",
                     "Look for modules that stay where they were made, and for a device that is chosen by name.",
                 )
                 return

@@ -15,6 +15,8 @@ from torchport.record.recording import Recording
 # precision.
 ROUNDED = {"float16": 4e-3, "bfloat16": 3e-2}
 EXACT = 1e-3
+# A later stage goes on with what the first has trained, moved by rounding: of such a tensor by `equal.measure_share`.
+LATER = 0.1
 _HINT = (
     "Look for weights that are not loaded, layers that `strict=False` leaves out, and an initialisation that is chosen "
     "by the device."
@@ -39,9 +41,7 @@ def starts_equal(port: Recording, control: Recording | None, *, chance: bool) ->
                     "The runs start from different numbers; a difference in the loss may come from that alone.",
                 )
         apart = [
-            event
-            for event in process.of_kind("start")
-            if _is_more_than_rounding(event) and event["tensor"] not in drawn
+            event for event in process.of_kind("start") if is_more_than_rounding(event) and event["tensor"] not in drawn
         ]
         if apart and not chance:
             worst = max(apart, key=lambda event: float(event["difference"]))
@@ -56,12 +56,15 @@ def starts_equal(port: Recording, control: Recording | None, *, chance: bool) ->
 
 
 def list_drawn(control: Recording | None) -> set[str]:
-    """The tensors with which another run of the original starts otherwise."""
+    """The tensors with which another run of the original starts otherwise, by itself."""
     told = [] if control is None else control.of_kind("start")
-    return {event["tensor"] for event in told if _is_more_than_rounding(event)}
+    return {event["tensor"] for event in told if is_more_than_rounding(event) and not event.get("planted")}
 
 
-def _is_more_than_rounding(event: Mapping[str, Any]) -> bool:
+def is_more_than_rounding(event: Mapping[str, Any]) -> bool:
+    """Whether an event `start` tells of a tensor that is not the original's."""
+    if "share" in event:
+        return not float(event["share"]) <= LATER
     return not float(event["difference"]) <= ROUNDED.get(event["dtype"], EXACT)
 
 

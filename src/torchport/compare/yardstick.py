@@ -17,7 +17,7 @@ from itertools import accumulate, takewhile
 from typing import Any
 
 from torchport.compare.series import GRADIENT, LOSS, OUTPUT, UPLOAD, Key, Series, count_since_restart
-from torchport.compare.tolerance import CHAOTIC, UNMEASURED, Tolerance
+from torchport.compare.tolerance import CHAOTIC, TOLERANCES, UNMEASURED, Tolerance
 
 FASTEST = 2.0  # that the spread is taken to grow by in a step; beyond it nothing can be foretold
 # Of steps where more than this would be allowed, none says anything by itself.
@@ -104,7 +104,10 @@ class Yardstick:
         if spread:
             pooled = [max(own, pool[place] if place < len(pool) else 0.0) for place, own in enumerate(spread)]
             noise = [pooled[offset] for offset in takewhile(lambda offset: offset < len(pooled), offsets)]
-            measured = list(self._measured(key[0], pooled, max(offsets, default=-1) + 1))
+            # Data that no rounding reaches are compared as in float32, whatever the model computes in.
+            untouched = reference.full and not any(pooled)
+            floor = (TOLERANCES["float32"] if untouched else self._tolerance).floors[key[0]]
+            measured = list(self._measured(key[0], pooled, max(offsets, default=-1) + 1, floor))
             allowed = [measured[offset] for offset in offsets]
         else:
             allowed = [self._unmeasured(key[0], offset) for offset in offsets]
@@ -151,13 +154,13 @@ class Yardstick:
         start = max(clean[: self._tolerance.together], default=0.0)
         return [max(start, value) for value in accumulate(clean, max)]
 
-    def _measured(self, kind: str, spread: Sequence[float], steps: int) -> Iterator[float]:
-        """The bounds of `steps` steps, the first of which the control run has."""
+    def _measured(self, kind: str, spread: Sequence[float], steps: int, floor: float) -> Iterator[float]:
+        """The bounds of `steps` steps, the first of which the control run has; none below `floor`."""
         tolerance, known = self._tolerance, len(spread)
         growth = _growth(spread)
         for place in range(steps):
             if place < known:
-                bound = max(tolerance.floors[kind], tolerance.spread * spread[place])
+                bound = max(floor, tolerance.spread * spread[place])
                 chaotic = kind in (LOSS, OUTPUT) and spread[place] > CHAOTIC and not self._forced
                 yield math.inf if chaotic else bound
                 continue

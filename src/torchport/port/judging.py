@@ -16,7 +16,7 @@ from torchport.record.recording import Recording
 from torchport.results.comparison import Comparison
 from torchport.results.port import ControlRun
 
-AMPLIFIED, UNNOTICED = "TP349", "TP356"
+AMPLIFIED, UNNOTICED, SHORT = "TP349", "TP356", "TP364"
 MEASURED = frozenset({"TP301", "TP354", "TP363"})  # findings whose bounds are measured rounding
 FORCED, NOISE = "forced", "noise"  # below compare/, what was run again
 
@@ -44,25 +44,44 @@ def _judged(
     yardstick = _fitting_control(plan, folder, control, formats, progress)
     judge = functools.partial(compare_recordings, reference, port, on_npu=True, control=yardstick, given=plan.tolerance)
     result = judge()
-    measured = result.data.yardstick
-    codes = {finding.code for finding in result.findings}
-    drowned = measured and (measured.chaotic is not None or UNNOTICED in codes)
-    if drowned and reference.of_kind("step") and plan.tolerance is None and not result.data.chance:
+    if plan.tolerance is not None or not result.data.yardstick:
+        return result
+
+    def force() -> Result[Comparison]:
+        nonlocal judge
         progress.note("rounding grows fast in this training: each step is run from the original's state")
         place = folder / FORCED
         place.mkdir()
         forced = controls.run_forced_steps(plan, place, progress, formats)
         if forced is not None:
             judge = functools.partial(judge, forced=forced)
-            result = judge()
+        return judge()
+
+    can_be_forced = bool(reference.of_kind("step")) and not result.data.chance
+    if can_be_forced and _is_drowned(result):
+        can_be_forced = False
+        result = force()
     late = _find_late_difference(result, control)
-    amplified = any(finding.code == AMPLIFIED for finding in result.findings) and not result.data.forced
-    if plan.tolerance is None and measured and (amplified or late is not None):
+    if late is not None or (_has(result, AMPLIFIED) and not result.data.forced):
         progress.note("a later step differs: the original runs once more, with noise, to measure rounding there")
         noise = folder / NOISE
         noise.mkdir()
-        return judge(longer=controls.run_with_noise(plan, noise, progress, formats, least=(late or 0) + 1))
+        longer = controls.run_with_noise(plan, noise, progress, formats, least=(late or 0) + 1)
+        judge = functools.partial(judge, longer=longer)
+        result = judge()
+        if can_be_forced and _is_drowned(result):
+            result = force()
     return result
+
+
+def _is_drowned(result: Result[Comparison]) -> bool:
+    """Whether rounding takes the training another way, or hides small faults or too many of the steps."""
+    measured = result.data.yardstick
+    return (measured is not None and measured.chaotic is not None) or _has(result, UNNOTICED) or _has(result, SHORT)
+
+
+def _has(result: Result[Comparison], code: str) -> bool:
+    return any(finding.code == code for finding in result.findings)
 
 
 def _find_late_difference(result: Result[Comparison], control: ControlRun) -> int | None:

@@ -12,6 +12,7 @@ from torchport.port.texts import NUMBER, mask_text, number_difference, pick_wors
 from torchport.results.port import FileRow
 
 Line = tuple[str, list[str]]  # and its numbers
+Lines = dict[str, list[Line]]  # by their words
 PRINTED = "printed"
 NAME = "what is printed"
 # A number that differs by more is another thing, such as a time that is printed without a unit: nothing is said of it.
@@ -27,12 +28,16 @@ def compare_printed(
 
     Numbers may differ by `tolerance`, or by `times` the difference of the same line in `again`, the output of
     another run of the original. Lines are left out if their words do not occur equally often in all outputs: progress
-    bars, warnings.
+    bars, warnings. Only lines that the port lacks, with nothing in their place, are a difference: a training that did
+    not stop early, an evaluation that was left out.
     """
     sides = [_by_words(output) for output in (reference, port)]
     more = None if again is None else _by_words(again)
     compared = 0
-    found: list[tuple[float, float, str]] = []
+    found: list[tuple[float, float, str]] = [
+        (math.inf, tolerance, f"the port does not print the line {line!r}")
+        for line in _list_missing(reference, port, sides[0], sides[1], more)
+    ]
     for words, rows in sides[0].items():
         others = sides[1].get(words, [])
         if len(others) != len(rows):
@@ -49,6 +54,22 @@ def compare_printed(
     worst, note, apart = pick_worst(found)
     lines = f"{compared} lines with numbers"
     return FileRow(NAME, PRINTED, lines, lines, not apart, worst, note)
+
+
+def _list_missing(reference: str, port: str, theirs: Lines, ours: Lines, again: Lines | None) -> Iterator[str]:
+    """The lines with numbers that the port prints less often, if that is all by which it prints less."""
+    fewer = {words: len(rows) - len(ours.get(words, [])) for words, rows in theirs.items()}
+    fewer = {words: count for words, count in fewer.items() if count}
+    replaced = any(count < 0 for count in fewer.values()) or ours.keys() - theirs.keys()
+    if replaced or sum(fewer.values()) != _count_lines(reference) - _count_lines(port):
+        return
+    for words in fewer:
+        if again is None or len(again.get(words, [])) == len(theirs[words]):
+            yield theirs[words][-1][0]
+
+
+def _count_lines(output: str) -> int:
+    return sum(bool(line.strip()) for line in split_lines(output))
 
 
 def _differences(rows: list[Line], others: list[Line]) -> Iterator[tuple[float, str]]:
@@ -72,8 +93,8 @@ def _digit(number: str) -> float:
     return 10.0 ** (int(exponent or 0) - decimals) if decimals else 0.0
 
 
-def _by_words(output: str) -> dict[str, list[Line]]:
-    found: dict[str, list[Line]] = defaultdict(list)
+def _by_words(output: str) -> Lines:
+    found: Lines = defaultdict(list)
     for line in split_lines(output)[:MOST_LINES]:
         masked = mask_text(line).strip()
         numbers = NUMBER.findall(masked)

@@ -17,7 +17,8 @@ class OutermostCalls:
     `entered(module)` comes first; then `given(site, tensors)` with all tensors among the arguments, in order, and
     `called(site, norm, device, number)`. `site` is the place and the module's class, `norm` the Euclidean norm of all
     floating-point outputs, computed on the host in float64, so that nothing is launched for it. `called` may be taken
-    away: then outputs are not read. `gave(site, module, outputs)` has these outputs themselves.
+    away: then outputs are not read. `placed(site, module)` and `gave(site, module, outputs)`, which has these outputs
+    themselves, are told before that.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class OutermostCalls:
         called: Callable[[str, float, str, int], None],
         given: Callable[[str, list[Any]], None],
         entered: Callable[[Any], None],
+        placed: Callable[[str, Any], None],
         gave: Callable[[str, Any, list[Any]], None],
     ) -> None:
         self._torch = torch
@@ -34,6 +36,7 @@ class OutermostCalls:
         self.called: Callable[[str, float, str, int], None] | None = called
         self._given = given
         self._entered = entered
+        self._placed = placed
         self._gave = gave
         self._depth = 0
         self._number = 0
@@ -50,12 +53,12 @@ class OutermostCalls:
 
     def _enter(self, module: Any, inputs: Any) -> None:
         self._depth += 1
-        if self._depth == 1 and not releases.is_compiling(self._torch):
+        if self._depth == 1 and self._can_look():
             self._entered(module)
 
     def _leave(self, module: Any, inputs: Any, named: Any, outputs: Any) -> None:
         self._depth -= 1
-        if self._depth != 0 or outputs is releases.RAISED or releases.is_compiling(self._torch):
+        if self._depth != 0 or outputs is releases.RAISED or not self._can_look():
             return
         if isinstance(module, _losses(self._torch)):
             return
@@ -67,6 +70,7 @@ class OutermostCalls:
             for tensor in _tensors(self._torch, outputs, 0)
             if tensor.is_floating_point() and tensor.layout == self._torch.strided
         ]
+        self._placed(place, module)
         if found:
             self._gave(place, module, found)
         if self.called is None or not found:
@@ -75,6 +79,10 @@ class OutermostCalls:
             squares = sum(tensor.detach().cpu().double().square().sum().item() for tensor in found)
         number, self._number = self._number, self._number + 1
         self.called(place, squares**0.5, found[0].device.type, number)
+
+    def _can_look(self) -> bool:
+        """Whether there are numbers to look at, and parameters that are the module's own."""
+        return not (releases.is_compiling(self._torch) or releases.is_within_transform(self._torch))
 
 
 def _losses(torch: Any) -> type:

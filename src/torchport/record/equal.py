@@ -9,6 +9,8 @@ seen are exchanged, for an optimizer that is built later.
 Both runs draw the same random numbers, so the second run's own tensors should equal the first's. How far they are
 from them is recorded (`start`) before they are overwritten: a port that has lost its pretrained weights, or initialises
 otherwise, would be proven right by weights that are not its own.
+
+A control run spoils a weight before it is compared, on purpose (`planted`): the record has to show it.
 """
 
 from __future__ import annotations
@@ -25,13 +27,18 @@ from torchport.record import quiet, releases, snapshot
 from torchport.record.noise import own_generator, perturb_by_ulp
 from torchport.record.recording import Journal
 
+# What a spoilt weight differs by at least, and by how much it may differ from the original's before it is spoilt
+# (`measure_difference`): half a unit in the last place of bfloat16 is less.
+SPOILT, OWN = 0.5, 0.05
+
 
 class EqualStart:
     """Saves to `directory`, or with `load` loads from it; `torch` is the imported module.
 
     `key()` names this process among those of its run: each has files of its own. `generator` says whether the state
     of the CPU's random generator goes along. With `noise` what is loaded is moved by one unit in its last place, up or
-    down at random: as little as rounding does. `find_name` gives the name of a parameter, "" for one that has none.
+    down at random: as little as rounding does. With `spoil` one weight has its elements in reverse order while it is
+    compared. `find_name` gives the name of a parameter, "" for one that has none.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class EqualStart:
         load: bool,
         generator: bool = True,
         noise: bool = False,
+        spoil: bool = False,
         find_name: Callable[[Any], str] = lambda parameter: "",
     ) -> None:
         self._torch = torch
@@ -55,6 +63,8 @@ class EqualStart:
         self._journal = journal
         self._generator = generator
         self._noise = own_generator(torch, 1) if noise else None
+        self._spoil = spoil
+        self._spoilt: Any = torch.utils.weak.WeakIdKeyDictionary()
         self._known = torch.utils.weak.WeakIdKeyDictionary()
         # Tensors that had other numbers, and no name yet.
         self._apart: Any = torch.utils.weak.WeakIdKeyDictionary()
@@ -82,11 +92,13 @@ class EqualStart:
         self._exchange("optimizer", named)
 
     def optimizer_steps(self, optimizer: Any, number: int) -> None:
-        """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint."""
+        """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint. What
+        a later stage trains begins here."""
         if optimizer in self._stepped:
             return
         self._stepped[optimizer] = True
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        self._tell_unnamed([parameter for parameter in parameters if parameter in self._apart])
         strided = self._torch.strided
         named = {
             f"{key} of {self._find_name(parameter) or f'parameter {place} of optimizer {number}'}": value
@@ -106,7 +118,8 @@ class EqualStart:
         """The first `backward()` is about to run: from now on weights belong to the runs."""
         if not self._started:
             self._started = True
-            self._tell_unnamed()
+            self._tell_unnamed([*self._apart])
+            self._apart.clear()
         self.remove_hook()
 
     def remove_hook(self) -> None:
@@ -116,7 +129,8 @@ class EqualStart:
             self._hook = None
 
     def _called(self, module: Any, inputs: Any) -> None:
-        if releases.is_compiling(self._torch):  # the compiled module itself was called before
+        # The compiled module itself was called before; within a transform parameters may be replaced by wrappers.
+        if releases.is_compiling(self._torch) or releases.is_within_transform(self._torch):
             return
         named = dict(module.named_parameters())
         if any(parameter not in self._known or not self._known[parameter] for parameter in named.values()):
@@ -178,6 +192,8 @@ class EqualStart:
             self._journal.write_event("weights", name=name, action="mismatch", detail=detail)
             return
         with self._torch.no_grad():
+            if self._spoil and not self._started and not name.startswith("state"):
+                self._spoil_weight(tensors, values)
             for key, tensor in tensors.items():
                 loaded = values[key] if self._noise is None else self._moved(values[key])
                 self._compare(name, key, tensor, values[key], loaded)
@@ -196,7 +212,11 @@ class EqualStart:
         if name.startswith("optimizer"):
             if difference:
                 called = self._find_name(tensor) or f"{name.replace('-', ' ')}, parameter {key}"
-                self._apart[tensor] = called, difference, value, loaded
+                # A later stage goes on with trained weights, moved by rounding; a bias before a BatchNorm,
+                # whose gradient is rounding alone, by as much as its size.
+                later = {"share": measure_share(self._torch, tensor, value)} if self._started else {}
+                if tensor.dim() > 1 or not self._started:
+                    self._apart[tensor] = called, difference, value, loaded, later
             return
         before = self._apart.pop(tensor, None)
         same = before is not None and self._torch.equal(value, before[2])  # the original has loaded nothing since
@@ -205,15 +225,30 @@ class EqualStart:
         self._tell(key, tensor, difference)
 
     @quiet.silence_operators
-    def _tell_unnamed(self) -> None:
-        for tensor, (name, difference, _, loaded) in list(self._apart.items()):
+    def _tell_unnamed(self, tensors: list[Any]) -> None:
+        for tensor in tensors:
+            name, difference, _, loaded, later = self._apart.pop(tensor)
             if _is_as_loaded(self._torch, tensor, loaded):
-                self._tell(name, tensor, difference)
+                self._tell(name, tensor, difference, **later)
 
-    def _tell(self, tensor_name: str, tensor: Any, difference: float) -> None:
+    def _tell(self, tensor_name: str, tensor: Any, difference: float, **more: Any) -> None:
         if difference:
             dtype = str(tensor.dtype).removeprefix("torch.")
-            self._journal.write_event("start", tensor=tensor_name, dtype=dtype, difference=difference)
+            if tensor in self._spoilt:
+                more["planted"] = True
+            self._journal.write_event("start", tensor=tensor_name, dtype=dtype, difference=difference, **more)
+
+    def _spoil_weight(self, tensors: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Reverse the elements of the first weight that is as the original's, and is another one then."""
+        for key, tensor in sorted(tensors.items(), key=lambda row: row[1].dim() < 2):
+            if not tensor.is_floating_point() or measure_difference(self._torch, tensor, values[key]) > OWN:
+                continue
+            other = tensor.flatten().flip(0).view_as(tensor)
+            if measure_difference(self._torch, other, values[key]) > SPOILT:
+                tensor.copy_(other)
+                self._spoilt[tensor] = True
+                self._journal.write_event("planted", name="start", where=self._find_name(tensor) or key)
+                return
 
     def _moved(self, value: Any) -> Any:
         return perturb_by_ulp(self._torch, value, self._noise) if value.is_floating_point() else value
@@ -239,6 +274,14 @@ def measure_difference(torch: Any, tensor: Any, value: Any) -> float:
         return 0.0
     size = max(float(each.abs().square().mean().sqrt()) for each in (one, other))
     return float((one - other).abs().max()) / size if size else 0.0
+
+
+def measure_share(torch: Any, tensor: Any, value: Any) -> float:
+    """The norm of the difference, related to that of the larger tensor; infinite where one has no such norm."""
+    own, other = (each.detach().cpu().to(torch.float64) for each in (tensor, value))
+    size = max(float(own.norm()), float(other.norm()))
+    share = float((own - other).norm()) / size if size else 0.0
+    return share if math.isfinite(share) else math.inf
 
 
 def _is_as_loaded(torch: Any, tensor: Any, value: Any) -> bool:

@@ -15,10 +15,14 @@ CALLS = 8  # of one site between two steps that are recorded
 
 
 class Evaluations(Part):
-    """Writes an event `evaluation` for each outermost call without gradients once the training has started."""
+    """Writes an event `evaluation` for each outermost call without gradients once the training has started.
 
-    def __init__(self, torch: Any, write: Callable[..., None], readings: Readings) -> None:
+    With `spoil` the modules of the first one are in training mode while that is looked at, an event `planted`.
+    """
+
+    def __init__(self, torch: Any, write: Callable[..., None], readings: Readings, *, spoil: bool = False) -> None:
         self._torch = torch
+        self._spoil = spoil
         self._write = write
         self._readings = readings
         self._training = False
@@ -43,7 +47,7 @@ class Evaluations(Part):
         if call >= CALLS:
             return
         self._calls[site] = call + 1
-        modes = [each.training for each in module.modules()]
+        modes = self._read_modes(site, module)
         fields = {"step": self._step, "call": call, "training": sum(modes), "modules": len(modes)}
         with suspend_tracking(self._torch):
             norms = Norms(self._torch, [tensor for tensor in outputs if tensor.device.type != "meta"])
@@ -53,3 +57,19 @@ class Evaluations(Part):
                 "evaluation", site=site, norms=round_for_json(norms.assemble_norms(values)), **fields
             ),
         )
+
+    def _read_modes(self, site: str, module: Any) -> list[bool]:
+        """Which modules are in training mode."""
+        modules = list(module.modules())
+        before = [each.training for each in modules]
+        if not self._spoil or all(before):
+            return before
+        self._spoil = False
+        self._write("planted", name="evaluation", where=site, step=self._step)
+        try:
+            for each in modules:
+                each.training = True
+            return [each.training for each in modules]
+        finally:
+            for each, mode in zip(modules, before, strict=True):
+                each.training = mode

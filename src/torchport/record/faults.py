@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.part import Part
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
 
@@ -169,7 +170,10 @@ class Faults:
         return call
 
     def _counts(self) -> bool:
-        """Whether a call now is part of a step: training has gradients, and evaluation has none."""
+        """Whether a call now is part of a step: training has gradients, and evaluation has none. Within a transform of
+        torch.func there are no single samples."""
+        if releases.is_within_transform(self._torch):
+            return False
         return bool(self._torch.is_grad_enabled()) == (self._kind != CALL)
 
     def _other_sample(self, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:

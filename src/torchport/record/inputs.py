@@ -1,4 +1,4 @@
-"""What modules are given while a script trains: the norms of the tensors, for the first steps."""
+"""The norms of the tensors that modules are given while a script trains."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torchport.record.quantities import round_for_json, suspend_tracking
 from torchport.record.readings import Readings
 
 STEPS = 20
-CALLS = 64  # outermost calls of one step that are recorded
+CALLS, LATER_CALLS = 64, 8  # outermost calls of one step that are recorded: of the first `STEPS`, and of later ones
 
 
 class Inputs(Part):
-    """Writes an event `inputs` for each outermost call with gradients, until `STEPS` steps are done."""
+    """Writes an event `inputs` for each outermost call with gradients, of which a step may have many."""
 
     def __init__(self, torch: Any, write: Callable[..., None], readings: Readings) -> None:
         self._torch = torch
@@ -34,7 +34,8 @@ class Inputs(Part):
     def record_inputs(self, site: str, tensors: list[Any]) -> None:
         """An outermost call of a module at `site` was given `tensors`."""
         torch = self._torch
-        if not torch.is_grad_enabled() or self._step >= STEPS or self._calls >= CALLS or not self._readings.can_read():
+        most = CALLS if self._step < STEPS else LATER_CALLS
+        if not torch.is_grad_enabled() or self._calls >= most or not self._readings.can_read():
             return
         self._calls += 1
         step = self._step
@@ -45,10 +46,11 @@ class Inputs(Part):
                 if tensor.layout == torch.strided and tensor.device.type != "meta"
             ]
             norms = Norms(torch, plainly)
+        half = [number for number, tensor in enumerate(plainly) if tensor.dtype in (torch.float16, torch.bfloat16)]
         self._readings.schedule_write(
             norms.vectors,
             lambda values: self._write(
-                "inputs", site=site, step=step, norms=round_for_json(norms.assemble_norms(values))
+                "inputs", site=site, step=step, half=half, norms=round_for_json(norms.assemble_norms(values))
             ),
         )
 

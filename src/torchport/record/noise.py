@@ -40,8 +40,10 @@ class Noise:
     By one unit in the last place of the output's dtype; where `formats` says that an NPU computes a kind of layer in a
     coarser format (`roundoff`), by that format's roundoff of the size that the output's numbers have. The gradients
     that come back to it are moved by one unit as well: another device adds in another order there. Whole numbers of an
-    output stay what they are, since code may rely on them: a mask, an index, a probability of 1. Draws from a generator
-    of its own.
+    output stay what they are, since code may rely on them: a mask, an index, a probability of 1.
+
+    Equal tensors are moved alike, by a generator that their bits seed: activation checkpointing computes a module again
+    and refuses tensors of other shapes, which a router that was moved otherwise would give.
     """
 
     def __init__(self, torch: Any, formats: Mapping[str, str] | None = None) -> None:
@@ -90,11 +92,7 @@ class Noise:
 
     def _is_traced(self) -> bool:
         torch = self._torch
-        return bool(
-            releases.is_compiling(torch)
-            or torch.jit.is_tracing()
-            or torch._C._functorch.peek_interpreter_stack() is not None
-        )
+        return bool(releases.is_compiling(torch) or torch.jit.is_tracing() or releases.is_within_transform(torch))
 
     def _changed(self, value: Any, given: set[int], roundoff: float | None) -> Any:
         torch = self._torch
@@ -118,17 +116,22 @@ class Noise:
         if roundoff is not None and value.dtype is torch.float32:
             # Products are rounded before they are added, so a sum near 0 errs as much as the others.
             size = torch.maximum(value.abs(), value.square().mean().sqrt())
-            sign = torch.where(torch.rand(value.shape, generator=self._draws) < 0.5, 1.0, -1.0)
+            sign = torch.where(torch.rand(value.shape, generator=self._seed_by(value)) < 0.5, 1.0, -1.0)
             return value + sign * size * roundoff
         whole = (value == value.round()) & (value.abs() < 1 / torch.finfo(value.dtype).eps)
-        return torch.where(whole, value, perturb_by_ulp(torch, value, self._draws))
+        return torch.where(whole, value, perturb_by_ulp(torch, value, self._seed_by(value)))
+
+    def _seed_by(self, value: Any) -> Any:
+        """The generator, in the state that belongs to these numbers."""
+        integers = getattr(self._torch, f"int{8 * value.dtype.itemsize}")
+        return self._draws.manual_seed((SEED + int(value.detach().view(integers).sum())) % 2**63)
 
     def _differing(self, gradient: Any) -> Any:
         """The gradient, moved as an output is; a second derivative does not see it."""
         torch = self._torch
         if type(gradient) is not torch.Tensor or gradient.layout != torch.strided or self._is_traced():
             return gradient
-        difference = perturb_by_ulp(torch, gradient, self._draws) - gradient.detach()
+        difference = perturb_by_ulp(torch, gradient, self._seed_by(gradient)) - gradient.detach()
         return gradient + difference.nan_to_num(0.0)  # what overflows stays infinite
 
 

@@ -52,7 +52,7 @@ class Quantities(Part):
         readings: Readings,
         names: Names,
         optimizers: Callable[[], int],
-        name_device: Callable[[Any], str] = lambda parameter: str(parameter.device.type),
+        name_device: Callable[[Any], str],
     ) -> None:
         self._torch = torch
         self._write = write

@@ -35,7 +35,7 @@ class Readings:
     def can_read(self) -> bool:
         """Whether numbers can be read here: not inside a function transform, a compiler, or a graph being captured."""
         torch = self._torch
-        if releases.is_compiling(torch) or torch._C._functorch.peek_interpreter_stack() is not None:
+        if releases.is_compiling(torch) or releases.is_within_transform(torch):
             return False
         for name in ("npu", "cuda"):
             device = vars(torch).get(name)  # getattr for what torch lacks takes long

@@ -32,6 +32,7 @@ from torchport.record.inputs import Inputs
 from torchport.record.limit import Limit
 from torchport.record.names import Names
 from torchport.record.part import Part
+from torchport.record.placed import Placed, name_own_device
 from torchport.record.readings import Readings
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
 from torchport.record.scaling import Scaling
@@ -64,7 +65,8 @@ class Recorder:
     `seed` seeds Python's, numpy's and torch's generators before the script can; a script that seeds them itself
     overrides it. `prepare(torch)` runs first thing after `import torch`; what it returns is undone last.
     `equal(torch, key)` makes the `EqualStart` that this run takes part in. `limit` is asked after each step of the
-    kind `kind` ("": an optimizer's; without one, whatever there is).
+    kind `kind` ("": an optimizer's; without one, whatever there is). With `spoil` the first evaluation is recorded as
+    one in training mode. `name_device` gives the type of a tensor's device, or of the one that the script asked for.
     """
 
     def __init__(
@@ -76,6 +78,9 @@ class Recorder:
         prepare: Callable[[Any, Patches], None] | None = None,
         equal: Callable[[Any, Callable[[], str]], EqualStart] | None = None,
         kind: str = "",
+        *,
+        spoil: bool = False,
+        name_device: Callable[[Any], str] = name_own_device,
     ) -> None:
         self._journal = journal
         self._sites = sites
@@ -84,6 +89,8 @@ class Recorder:
         self._prepare = prepare
         self._make_equal = equal
         self._kind = kind
+        self._spoil = spoil
+        self._placed = Placed(self._write, name_device)
         self._equal: EqualStart | None = None
         self._calls: OutermostCalls | None = None
         self._patches = Patches()
@@ -174,7 +181,7 @@ class Recorder:
         self.readings, self.names = Readings(torch), Names(torch)
         self._scaling = Scaling(torch, self._write)
         inputs = Inputs(torch, self._journal.write_event, self.readings)
-        evaluations = Evaluations(torch, self._journal.write_event, self.readings)
+        evaluations = Evaluations(torch, self._journal.write_event, self.readings, spoil=self._spoil)
         self.parts += [self._scaling, inputs, evaluations]
         if self._prepare is not None:
             self._prepare(torch, self._patches)
@@ -191,7 +198,13 @@ class Recorder:
         ):
             self._undo.append(hook.remove)
         self._calls = OutermostCalls(
-            torch, self._sites, self._called, inputs.record_inputs, self.names.learn_module, evaluations.record_call
+            torch,
+            self._sites,
+            self._called,
+            inputs.record_inputs,
+            self.names.learn_module,
+            self._placed.record_call,
+            evaluations.record_call,
         )
         if self._make_equal is not None:
             self._equal = self._make_equal(torch, self.get_process_key)
@@ -283,15 +296,16 @@ class Recorder:
 
     @quiet.silence_operators
     def _transformed(self, results: list[Any]) -> None:
-        """Without optimizers and `backward()`, what transforms of functions give is what a step computes."""
-        if self._optimizers or self._inside or self._passes or not self.readings.can_read():
+        """Without `backward()`, what transforms of functions give is what a step computes."""
+        if self._inside or self._passes or not self.readings.can_read():
             return
         with self._torch.no_grad():
             norm = self._torch.stack([one.detach().float().norm() for one in results]).norm()
         site = self._record_loss("grad", norm)
         self._differentiated(site, "grad", results)
-        self._flush()
-        self._done(GRADIENT, self._losses)
+        if not self._optimizers:
+            self._flush()
+            self._done(GRADIENT, self._losses)
 
     @quiet.silence_operators
     def _record_loss(self, by: str, tensors: Any) -> str:
@@ -494,8 +508,9 @@ def _exact(torch: Any, tensor: Any) -> bool:
 
 
 def _value(tensor: Any) -> float:
+    """A number, or the norm of several: their sum may be made of rounding alone, such as that of a derivative."""
     tensor = tensor.detach()
-    return float(tensor.item() if tensor.numel() == 1 else tensor.cpu().double().sum().item())
+    return float(tensor.item() if tensor.numel() == 1 else tensor.cpu().double().norm().item())
 
 
 def _checksum(torch: Any, module: Any) -> float:

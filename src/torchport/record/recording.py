@@ -14,10 +14,12 @@ default_dtype |
   | optimizer | name, parameters |
   | weights | name, action (saved, loaded, mismatch), detail |
   | start | tensor (name), dtype, difference: a parameter or buffer that was not the original's before it was loaded \
-over (`equal.measure_difference`) |
+over (`equal.measure_difference`); share (`equal.measure_share`): of one that a later stage begins with; planted: on \
+purpose |
   | precision | dtype: what autocast or the parameters use |
   | random | detail: a draw of random numbers that the other run cannot repeat |
-  | loss | site, by (backward, grad), value, device, launches, elapsed: the root of a backward pass |
+  | loss | site, by (backward, grad), value, device, launches, elapsed: the root of a backward pass; of a tensor its \
+norm |
   | step | device (of the parameters), gradient (of theirs), launches, seconds since the step before, elapsed: an \
 `optimizer.step()` |
   | settings | optimizer (number, as they were built), step, groups: their hyper-parameters, when they are not \
@@ -32,12 +34,16 @@ first). Null where there is nothing to measure: sparse, complex, without data, n
   | upload | site, visit, size, checksum (text), sum (weighted by place), norm: a host tensor, before it is copied to \
 the device; checksum "" for one that was there already (in the reference nothing tells them apart). Calls in compiled \
 code are seen in the reference only |
-  | inputs | site, step, norms: of the tensors that an outermost module call was given while training, for 20 steps |
+  | inputs | site, step, norms: of the tensors that an outermost module call was given while training; half: the \
+numbers of the tensors in half precision |
   | evaluation | site, step, call, training, modules, norms: a module was called without gradients after so many \
 steps, the first 8 calls of a site; how many of its modules were in training mode, and the norms of what it gave |
   | autocast | site, dtype, enabled: a region, once each |
   | drawn | operator, site, dtype, count, mean, variance, expected_mean, expected_variance and more (`draws.own`): \
 numbers of the device's own, drawn beside the run; error: that it cannot |
+  | placed | site, cuda, cpu: names of the parameters and buffers of a module that was called there, by their device; \
+in a reference by the one that their module was moved to |
+  | planted | name (start, evaluation), where (a tensor, a site): what a control run recorded wrongly on purpose |
   | fault | name, step, what (gradient, change, input), optimizer, parameter, site: what a control run did wrong on \
 purpose |
   | device | settings: the format in which the NPU computes each kind of float32 layer, and whether it is virtual; in \
@@ -128,6 +134,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "evaluation": {"site": str, "step": int, "call": int, "training": int, "modules": int, "norms": list},
     "autocast": {"site": str, "dtype": str, "enabled": bool},
     "drawn": {"operator": str, "site": str, "dtype": str, "count": int, "mean": _NUMBER, "variance": _NUMBER},
+    "placed": {"site": str, "cuda": list, "cpu": list},
+    "planted": {"name": str, "where": str},
     "fault": {"name": str, "step": int, "what": str, "optimizer": int | None, "parameter": int | None},
     "device": {"settings": dict},
     "call": {"site": str, "value": _NUMBER, "device": str, "launches": int | None},

@@ -23,6 +23,11 @@ def is_compiling(torch: Any) -> bool:
     return ask is not None and bool(ask())
 
 
+def is_within_transform(torch: Any) -> bool:
+    """Whether a transform of torch.func (`vmap`, `grad`) runs what calls: tensors are wrappers there, without data."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def grad_scaler(torch: Any) -> Any:
     """The class of all gradient scalers; before torch 2.3 that of CUDA was the only one."""
     return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler

@@ -29,6 +29,7 @@ from torchport.record.float_status import FloatStatus
 from torchport.record.limit import Limit
 from torchport.record.noise import Noise
 from torchport.record.part import Part
+from torchport.record.placed import name_own_device
 from torchport.record.recorder import Recorder, process_fields
 from torchport.record.recording import Journal
 from torchport.record.roundoff import Device
@@ -130,6 +131,8 @@ class Session:
             self._prepare,
             self._equal if options.save or options.load else None,
             options.kind,
+            spoil=options.faults,
+            name_device=_find_name_device(options.side),
         )
 
     def start(self) -> None:
@@ -205,7 +208,7 @@ class Session:
             recorder.readings,
             recorder.names,
             lambda: recorder.optimizers,
-            *_find_name_device(options.side),
+            _find_name_device(options.side),
         )
         parts: list[Part] = [uploads, batches, quantities]
         if options.faults and options.steps is not None:
@@ -285,6 +288,7 @@ class Session:
             load=not options.save,
             generator=False,
             noise=options.noise,
+            spoil=options.faults,
             find_name=self._recorder.names.find_name,
         )
 
@@ -319,14 +323,14 @@ class Session:
         self._journal.write_event("end", launches=vnpu.launches(), elapsed=self._journal.get_elapsed_seconds())
 
 
-def _find_name_device(side: str) -> list[Callable[[Any], str]]:
-    """The function that knows where the original has moved a parameter; none on a side that has no such patches, where
-    nothing of the reference is imported."""
+def _find_name_device(side: str) -> Callable[[Any], str]:
+    """In an original the function that knows where it has moved a parameter; else nothing of the reference is
+    imported."""
     if side != REFERENCE:
-        return []
+        return name_own_device
     from torchport.record.reference.places import name_device
 
-    return [name_device]
+    return name_device
 
 
 def describe_failure(error: BaseException, sites: Sites) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Transforms:
         def transform(*args: Any, **kwargs: Any) -> Any:
             if releases.is_compiling(self._torch):
                 return original(*args, **kwargs)
-            if self._torch._C._functorch.peek_interpreter_stack() is not None:
+            if releases.is_within_transform(self._torch):
                 self._seen = self._seen or differentiates
                 return original(*args, **kwargs)
             self._seen = differentiates

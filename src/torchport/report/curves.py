@@ -18,11 +18,6 @@ def floats_of(values: Sequence[float | None]) -> list[float]:
     return [math.nan if value is None else value for value in values]
 
 
-def count_judged_steps(curve: Curve) -> int:
-    """How many steps are judged by themselves, before means decide; 0 if no bounds are stated."""
-    return next((step for step, bound in enumerate(curve.allowed) if not math.isfinite(bound)), len(curve.allowed))
-
-
 def bad_windows(curve: Curve) -> list[Window]:
     """The stretches of a statistical comparison whose means differ by more than chance explains."""
     return [span for span in curve.windows if not span.holds]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from torchport.report import wording
 from torchport.report.columns import shorten_text
-from torchport.report.curves import count_judged_steps, curves_of
+from torchport.report.curves import curves_of
 from torchport.results.comparison import Comparison, ControlRow, Difference, Noticed
 
 DIFFERENCES = 3  # that are listed; the HTML report has more
@@ -37,13 +37,9 @@ def _steps(data: Comparison) -> str:
     if not data.is_stepwise:
         return "; ".join([f"{text}, compared {data.method}", *data.chance])
     dtype = str(data.tolerance.get("dtype", ""))
-    means = [
-        f"steps {end} to {len(curve.errors) - 1} by means"
-        for curve in curves_of(data)
-        if (end := count_judged_steps(curve)) < len(curve.errors) and curve.allowed
-    ]
+    means = f"{data.covered.means:,} of them by means" if data.covered.means else ""
     method = data.method.partition(" at first")[0] if means else data.method
-    return ", ".join(filter(None, (text, method, *dict.fromkeys(means), dtype)))
+    return ", ".join(filter(None, (text, method, means, dtype)))
 
 
 def _quantities(data: Comparison) -> Iterator[str]:

@@ -33,6 +33,8 @@ QUANTITIES = {
     "loss scale": ("loss scale", "of"),
     "setting": ("setting", ""),
     "precision": ("precision", "of"),
+    "weight": ("initial weight", ""),
+    "mode": ("training mode", "at"),
 }
 ELAPSED = (("h", 3600), ("min", 60))
 

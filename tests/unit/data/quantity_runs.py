@@ -17,6 +17,7 @@ from torchport.record.limit import Limit
 from torchport.record.names import Names
 from torchport.record.norms import Norms, Samples, sample_elements
 from torchport.record.part import Part
+from torchport.record.placed import name_own_device
 from torchport.record.quantities import SAMPLE, Quantities
 from torchport.record.recorder import Recorder
 from torchport.record.recording import HEAD, VERSION, Journal, Recording
@@ -61,7 +62,12 @@ def recorded(run, *parts, refer=True):
         recorder.parts += [
             uploads,
             Quantities(
-                torch, journal.write_event, recorder.readings, recorder.names, lambda: recorder.optimizers
+                torch,
+                journal.write_event,
+                recorder.readings,
+                recorder.names,
+                lambda: recorder.optimizers,
+                name_own_device,
             ),
         ]
 

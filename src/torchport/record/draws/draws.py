@@ -81,7 +81,7 @@ class Draws(Part):
 
     def step_done(self) -> None:
         """Notices draws that went past all this, once a training step."""
-        if self.is_capturing() or self._torch._C._functorch.peek_interpreter_stack() is not None:
+        if self.is_capturing() or releases.is_within_transform(self._torch):
             return  # in a graph or in a transform (vmap, grad) no state can be read
         for device in self.generators.find_moved_generators():
             self.report_unmatched(f"an operator that moves the generator of {device}", "between two steps")

@@ -354,7 +354,7 @@ class Trials:
         return (
             type(tensor) in (torch.Tensor, torch.nn.Parameter)
             and torch._C._len_torch_dispatch_stack() == 0
-            and torch._C._functorch.peek_interpreter_stack() is None
+            and not releases.is_within_transform(torch)
             and not releases.is_compiling(torch)
         )
 

@@ -37,13 +37,14 @@ TENSOR_TYPES = tuple(
 )
 
 
-# Of parameters: whether their module was moved to a CUDA device last, which their own device does not tell here.
+# Of parameters and buffers: whether their module was moved to a CUDA device last, which their own device does not tell.
 _moved: weakref.WeakKeyDictionary[Any, bool] | None = None
 
 
-def name_device(parameter: Any) -> str:
-    """The type of the device that the script has moved the parameter's module to: "cuda", or that where it is."""
-    return "cuda" if _moved is not None and _moved.get(parameter, False) else str(parameter.device.type)
+def name_device(tensor: Any) -> str:
+    """The type of the device that the script has moved the module to which a parameter or buffer belongs: "cuda", or
+    that where it is."""
+    return "cuda" if _moved is not None and _moved.get(tensor, False) else str(tensor.device.type)
 
 
 def patch_devices(torch: Any, patches: Patches) -> None:
@@ -59,6 +60,8 @@ def patch_devices(torch: Any, patches: Patches) -> None:
     patches.wrap(torch.nn.Module, "cpu", places.move_to_cpu)
     patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy_if_alias(this, this))
     patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy_if_alias(this, cpu(this)))
+    for owner in (torch.Tensor, torch.nn.Parameter):
+        patches.wrap(owner, "__deepcopy__", places.keep_place)
     patches.wrap(torch.Tensor, "record_stream", lambda _: lambda this, stream: None)
     for name in TENSOR_TYPES:
         patches.set(torch.cuda, name, getattr(torch, name))
@@ -83,8 +86,8 @@ def device_to_cpu(torch: Any, value: Any) -> Any:
 
 def _note_move(module: Any, to_cuda: bool) -> None:
     if _moved is not None:
-        for parameter in module.parameters():
-            _moved[parameter] = to_cuda
+        for tensor in (*module.parameters(), *module.buffers()):
+            _moved[tensor] = to_cuda
 
 
 def _is_cuda(torch: Any, device: Any) -> bool:
@@ -111,13 +114,14 @@ class _Places:
     def wrap_move(self, original: Any) -> Any:
         def to(this: Any, *args: Any, **kwargs: Any) -> Any:
             asked = kwargs.get("device", args[0] if args else None)
-            if isinstance(this, self._torch.nn.Module) and isinstance(asked, (str, int, self._torch.device)):
-                _note_move(this, _is_cuda(self._torch, asked))
             if "device" in kwargs:
                 wanted = kwargs["device"] = self._device(kwargs["device"])
             else:
                 wanted, args = (self._device(args[0]), (self._device(args[0]), *args[1:])) if args else (None, ())
             moved = original(this, *args, **kwargs)
+            # Afterwards: buffers are other tensors then.
+            if isinstance(this, self._torch.nn.Module) and isinstance(asked, (str, int, self._torch.device)):
+                _note_move(this, _is_cuda(self._torch, asked))
             return self.copy_if_alias(this, moved) if isinstance(wanted, (str, self._torch.device)) else moved
 
         return to
@@ -135,10 +139,22 @@ class _Places:
         """For a module's `cpu`."""
 
         def cpu(this: Any) -> Any:
+            moved = original(this)
             _note_move(this, False)
-            return original(this)
+            return moved
 
         return cpu
+
+    def keep_place(self, original: Any) -> Any:
+        """For deep copies: an average of weights or a teacher is where the model is that it was copied from."""
+
+        def copy(this: Any, memo: Any) -> Any:
+            made = original(this, memo)
+            if _moved is not None and this in _moved:
+                _moved[made] = _moved[this]
+            return made
+
+        return copy
 
     def copy_if_alias(self, before: Any, after: Any) -> Any:
         """What a move to another device gives: never an alias of the original's data."""
