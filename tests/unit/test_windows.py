@@ -143,3 +143,21 @@ def test_gradients_that_are_rounding_alone_are_named(judge):
     )
     data = judge(run(device="npu"), moved)
     assert "the gradients of fc1.bias (they are rounding alone)" in data["unchecked"]
+
+
+@pytest.mark.parametrize(("dtype", "size", "word"), [("float16", 0.2, "holds"), ("float16", 0.6, "does not hold")])
+def test_a_small_gradient_of_one_batch_has_the_rounding_of_its_neighbours(judge, dtype, size, word):
+    """In half precision: a quarter of the usual gradient in step 34, of which rounding leaves four times the share."""
+    used = {"kind": "precision", "dtype": dtype}
+    dip = lambda step, number: 0.25 if (step, number) == (34, 1) else 1.0  # noqa: E731
+    port = lambda step, number: dip(step, number) * (1 + size * ((step, number) == (34, 1)))  # noqa: E731
+    control = [used, *faulty()]
+    for event in control:
+        if event["kind"] == "norms":
+            event["gradient"][1] *= 1 + 3e-2 * (-1) ** event["step"]
+    data = judge(
+        run(used, *RESTARTS, device="npu", steps=60, gradient=port),
+        control,
+        reference=run(used, steps=60, gradient=dip),
+    )
+    assert data["verdict"] == word, data["reason"]
