@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from recordings import write
-from test_yardstick import RESTARTS, faulty, noise, run, windows
+from training_events import RESTARTS, faulty, noise, run, windows
 
 from torchport.compare import Forced
 from torchport.port import judging

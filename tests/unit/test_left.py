@@ -9,9 +9,12 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -363,3 +366,22 @@ def test_rounding_never_makes_texts_differ(values: list[float], error: float) ->
     difference, place = compare_texts(one, other)
     assert place == ""
     assert difference <= error * 1.01 + 1e-8
+
+
+@pytest.mark.parametrize(
+    ("change", "equal"),
+    [
+        (lambda array: array, True),
+        (np.asfortranarray, True),
+        (np.transpose, False),
+        (lambda array: np.transpose(array).copy(), False),
+        (lambda array: np.asfortranarray(array[::-1]), False),
+    ],
+)
+def test_an_array_in_order_of_columns(runs: tuple[Path, Path], change: Callable[[Any], Any], equal: bool) -> None:
+    """Numpy writes a transposed array so: the bytes are the same, and the array is another."""
+    array = np.arange(16, dtype=np.float32).reshape(4, 4)
+    for folder, value in zip(runs, (array, change(array)), strict=True):
+        np.save(folder / "a.npy", value)
+    (row,) = compare_files(*runs)
+    assert row.equal is equal, row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from waiting import until
 
 from torchport.convert import workers
 from torchport.convert.workers import Converted, convert_files
-from torchport.findings import Safety
+from torchport.findings import Finding, Safety
 from torchport.rules import Style
 from torchport.source.definitions import collect_definitions
 
@@ -62,6 +63,41 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         [],
     ]
     assert [one.changed for one in done] == [True, True, False, True, True, True]
+
+
+class _Dying:
+    """A worker that the system ends for its CPU time while its answer is waited for: the pipe ends, and how the process
+    ended is known once somebody has asked for it."""
+
+    def __init__(self) -> None:
+        self.index, self.seconds = 0, 2.0
+        self.limit = 0.0
+        self.pipe, other = multiprocessing.Pipe()
+        other.close()
+        self._asked = False
+
+    def is_alive(self) -> bool:
+        self._asked = True
+        return False
+
+    def is_late(self) -> bool:
+        return self._asked
+
+    def poll_answer(self) -> None: ...
+
+    def become_idle(self) -> None: ...
+
+
+def test_a_process_that_ends_while_it_is_asked_was_too_late(tmp_path: Path) -> None:
+    done: dict[int, Finding] = {}
+    workers._collect(
+        [_Dying()],  # type: ignore[list-item]
+        iter(()),
+        [(tmp_path / "a.py", "a.py")],
+        done,
+        lambda path, name, finding: finding,
+    )
+    assert done[0].code == "TP904"
 
 
 def test_a_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

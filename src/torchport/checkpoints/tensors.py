@@ -155,7 +155,22 @@ def read_npy(data: bytes) -> Tensor:
         raise Unreadable("an array of a kind that is not compared") from error
     if kind[0] == ">":
         raise Unreadable("big-endian numbers")
-    return Tensor(dtype, tuple(reversed(shape)) if fortran else tuple(shape), lambda: data[start + length :])
+    body = start + length
+    if fortran and len(shape) > 1:
+        return Tensor(dtype, tuple(shape), lambda: _by_rows(data[body:], int(kind[2:]), tuple(shape)))
+    return Tensor(dtype, tuple(shape), lambda: data[body:])
+
+
+def _by_rows(data: bytes, size: int, shape: tuple[int, ...]) -> bytes:
+    """Elements of `size` bytes in order of columns (numpy writes a transposed array so), put in order of rows."""
+    numpy = _numpy()
+    if numpy is None:
+        raise Unreadable("an array in order of columns, and numpy is not installed")
+    try:
+        ordered: bytes = numpy.frombuffer(data, f"V{size}").reshape(shape, order="F").tobytes()
+    except ValueError as error:
+        raise Unreadable("a tensor has other bytes than its shape says") from error
+    return ordered
 
 
 def read_npz(path: Path) -> dict[str, object]:

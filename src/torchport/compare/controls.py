@@ -143,7 +143,7 @@ def judge_exact_faults(reference: Process, control: Process, *, chance: bool) ->
 
 
 def list_unnoticed_words(rows: Iterable[ControlRow]) -> list[str]:
-    """What is compared exactly, if at all, and was not noticed."""
+    """The faults of `EXACT` that were planted and not noticed, in words."""
     return [row.words for row in rows if row.name in EXACT and row.possible and not row.noticed]
 
 

@@ -101,13 +101,7 @@ def _compare_parameter_places(reference: Recording, port: Recording) -> Iterator
             rows = zip(names, before[number].get("devices", ()), after[number].get("devices", ()), strict=False)
             left = [name for name, asked, given in rows if asked == "cuda" and given == "cpu"]
             if left:
-                also = f" and {len(left) - 1} more" if len(left) > 1 else ""
-                yield error_finding(
-                    "TP345",
-                    f"{left[0]}{also} of the {len(names)} parameters of optimizer {number} are on the CPU in the port, "
-                    "and on CUDA in the original",
-                    "Look for modules that stay where they were made, and for a device that is chosen by name.",
-                )
+                yield _left_on_host(left, f"{len(names)} parameters of optimizer {number}")
                 return
 
 
@@ -118,14 +112,17 @@ def _compare_module_places(reference: Recording, port: Recording) -> Iterator[Fi
         for event in theirs.of_kind("placed"):
             left = [name for name in event["cuda"] if name in given.get(event["site"], ())]
             if left:
-                also = f" and {len(left) - 1} more" if len(left) > 1 else ""
-                yield error_finding(
-                    "TP345",
-                    f"{left[0]}{also} of the module called at {event['site']} are on the CPU in the port, and on CUDA "
-                    "in the original",
-                    "Look for modules that stay where they were made, and for a device that is chosen by name.",
-                )
+                yield _left_on_host(left, f"module called at {event['site']}")
                 return
+
+
+def _left_on_host(names: list[str], of: str) -> Finding:
+    also = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return error_finding(
+        "TP345",
+        f"{names[0]}{also} of the {of} are on the CPU in the port, and on CUDA in the original",
+        "Look for modules that stay where they were made, and for a device that is chosen by name.",
+    )
 
 
 def _sizes(process: Process) -> dict[tuple[int, int], list[int]]:

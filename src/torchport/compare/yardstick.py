@@ -16,12 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, takewhile
 from typing import Any
 
-from torchport.compare.series import GRADIENT, LOSS, OUTPUT, UPLOAD, Key, Series, count_since_restart
+from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT, UPLOAD, Key, Series, count_since_restart
 from torchport.compare.tolerance import CHAOTIC, TOLERANCES, UNMEASURED, Tolerance
 
 FASTEST = 2.0  # that the spread is taken to grow by in a step; beyond it nothing can be foretold
 # Of steps where more than this would be allowed, none says anything by itself.
 MOST = 0.1
+# Rounding to half precision leaves about as much of a gradient in each step, so where one batch has a small gradient
+# the difference is related to the median of so many steps.
+RECENT = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,10 +47,12 @@ class Pair:
         return next((place for place, (error, bound) in enumerate(both) if not error <= bound), None)
 
 
-def compute_relative_errors(reference: Series, other: Series) -> list[float]:
-    """|other - reference| relative to the reference, for the places that both have."""
+def compute_relative_errors(reference: Series, other: Series, *, steady: bool = False) -> list[float]:
+    """|other - reference| relative to the reference, for the places that both have; with `steady` to the median of its
+    last `RECENT` values, if that is larger."""
     found = []
-    for theirs, ours, least in zip(reference.values, other.values, reference.least, strict=False):
+    recent = list(_medians_of_recent(reference.values)) if steady else [0.0] * len(reference.values)
+    for theirs, ours, least, usual in zip(reference.values, other.values, reference.least, recent, strict=False):
         if theirs is None or ours is None:
             found.append(0.0 if theirs is ours else math.inf)
         elif not math.isfinite(theirs):
@@ -55,9 +60,15 @@ def compute_relative_errors(reference: Series, other: Series) -> list[float]:
         elif not math.isfinite(ours):
             found.append(math.inf)
         else:
-            scale = max(abs(theirs), least)
+            scale = max(abs(theirs), least, usual)
             found.append(abs(ours - theirs) / scale if scale else (0.0 if ours == theirs else math.inf))
     return found
+
+
+def _medians_of_recent(values: Sequence[float | None]) -> Iterator[float]:
+    for place in range(len(values)):
+        sizes = [abs(one) for one in values[max(place - RECENT + 1, 0) : place + 1] if one is not None]
+        yield statistics.median(size for size in sizes) if sizes and all(map(math.isfinite, sizes)) else 0.0
 
 
 class Yardstick:
@@ -96,10 +107,10 @@ class Yardstick:
     def compare_series(self, key: Key, reference: Series, port: Series, restarts: Sequence[int] = ()) -> Pair:
         """The quantity `key` of both runs, with its bounds. At `restarts` the port went on from a state of the
         reference's; what the control run does not have is then measured by the other quantities of its kind."""
-        found = compute_relative_errors(reference, port)
+        found = self._compute_errors(key, reference, port)
         offsets = count_since_restart(reference, restarts)[: len(found)]
         spread = self.spreads.get(key) or (self._kinds.get(key[0]) if restarts else None)
-        pool = self._pools.get(key[:2], []) if key[0] in (GRADIENT, "change") else []
+        pool = self._pools.get(key[:2], []) if key[0] in (GRADIENT, CHANGE) else []
         noise = None
         if spread:
             pooled = [max(own, pool[place] if place < len(pool) else 0.0) for place, own in enumerate(spread)]
@@ -140,8 +151,12 @@ class Yardstick:
         finite = [end for end in ends if math.isfinite(end)]
         return statistics.median(finite) if finite else None
 
+    def _compute_errors(self, key: Key, reference: Series, other: Series) -> list[float]:
+        steady = self._tolerance.run is None and key[0] in (GRADIENT, CHANGE)
+        return compute_relative_errors(reference, other, steady=steady)
+
     def _spread(self, key: Key, reference: Series, control: Series) -> list[float]:
-        moved = compute_relative_errors(reference, control)
+        moved = self._compute_errors(key, reference, control)
         clean = [0.0 if (key, at) in self._spoilt else error for at, error in zip(reference.at, moved, strict=False)]
         if self._forced:
             return [max(clean, default=0.0)] * len(clean)

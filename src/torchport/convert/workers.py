@@ -292,11 +292,13 @@ def _collect(
         if worker.index is None:
             continue
         path, name = files[worker.index]
+        # First: the pipe ends before the process does, and what ended it is known no earlier.
+        alive = worker.is_alive()
         outcome = worker.poll_answer()
         if outcome is None and worker.is_late():
             hint = "Split the file, or convert it by hand."
             outcome = lost(path, name, about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint))
-        elif outcome is None and not worker.is_alive():
+        elif outcome is None and not alive:
             outcome = lost(path, name, make_bug_finding(name, "the process that converted the file died"))
         if outcome is not None:
             done[worker.index] = outcome

@@ -18,7 +18,7 @@ from torchport.launch.keeper import signals_unwind
 from torchport.port import controls, given, judging, runs
 from torchport.port.lock import lock_folder
 from torchport.port.modules import link_data
-from torchport.port.outcomes import DIFFERS, compare_outcomes, judge_outcomes, report_outcomes
+from torchport.port.outcomes import DIFFERS, choose_tolerance, compare_outcomes, judge_outcomes, report_outcomes
 from torchport.port.plan import (
     COMPARE,
     CONTROL,
@@ -225,7 +225,7 @@ class _Steps:
                 result = judging.judge_runs(plan, folder, reference, port, self.control, self.progress)
                 comparison = result.data
                 if self.runs[REFERENCE].given is None:  # else only the port's files are known
-                    rows = compare_outcomes(*folders)
+                    rows = compare_outcomes(*folders, choose_tolerance(comparison))
                     if Verdict.from_findings(result.findings, "").word is not Word.DOES_NOT_HOLD:
                         rows = judge_outcomes(plan, folder, rows, comparison, self.progress)
                 findings = [*result.findings, *report_outcomes(rows, alone=comparison.steps.kind == CALL)]

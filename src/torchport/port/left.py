@@ -29,7 +29,7 @@ from torchport.results.port import FileRow
 
 # Relative: what the whole run of a float32 port is held to (compare.tolerance).
 TOLERANCE = 1e-2
-CLOSE = 1e-3  # of tensors: numbers in texts are rounded, they are not
+CLOSE = 1e-3  # of tensors, and of all numbers if nothing but float32's rounding moves them
 IMAGES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".pdf"))
 # What experiment trackers write for themselves: times, machines and identities of runs.
 TRACKERS = frozenset(("wandb", "mlruns", "swanlog", "mlflow.db"))
@@ -65,9 +65,9 @@ class _Bounds:
     times: float = 1.0
 
 
-def get_tolerance(kind: str) -> float:
-    """By how much the contents of files of this kind may differ, relative."""
-    return CLOSE if kind in TENSORS else TOLERANCE
+def _get_tolerance(name: str, tolerance: float) -> float:
+    """By how much the contents of this file may differ, relative."""
+    return CLOSE if _kind(name) in TENSORS else tolerance
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,8 +79,11 @@ class Again:
     times: float
 
 
-def compare_files(reference: Path, port: Path, again: Again | None = None) -> list[FileRow]:
-    """The files below two folders, by name; numbers in them may differ by `get_tolerance`, or by what `again` shows.
+def compare_files(
+    reference: Path, port: Path, again: Again | None = None, tolerance: float = TOLERANCE
+) -> list[FileRow]:
+    """The files below two folders, by name; numbers in them may differ by `tolerance` (in tensors by `CLOSE`), or by
+    what `again` shows.
 
     Values that `again` does not have, or has in other words, are not compared. Hidden, temporary and cache files are
     left out. Names with a date or the like name one file where the rest of the names is the same. Nothing in the files
@@ -90,13 +93,13 @@ def compare_files(reference: Path, port: Path, again: Again | None = None) -> li
     more = {} if again is None else {one: other for _, one, other in _pairs(_files(reference), _files(again.folder))}
     for name, one, other in _pairs(_files(reference), _files(port)):
         if one is not None and other is not None:
-            row = _compare(name, reference / one, port / other, _Bounds(get_tolerance(_kind(name))))
+            row = _compare(name, reference / one, port / other, _Bounds(_get_tolerance(name, tolerance)))
             if row.equal is False and again is not None and _kind(name) in JUDGED:
                 third = more.get(one)
                 if third is None:
                     row = dataclasses.replace(row, equal=None, note=_and(row.note, "the original, run again, lacks it"))
                 else:
-                    bounds = _Bounds(get_tolerance(_kind(name)), again.folder / third, again.times)
+                    bounds = _Bounds(_get_tolerance(name, tolerance), again.folder / third, again.times)
                     row = _compare(name, reference / one, port / other, bounds)
             if one != other:
                 row = dataclasses.replace(row, note=_and(row.note, f"the port's is {other}"))

@@ -27,7 +27,7 @@ from torchport.record import quiet, releases, snapshot
 from torchport.record.noise import own_generator, perturb_by_ulp
 from torchport.record.recording import Journal
 
-# What a spoilt weight differs by at least, and by how much it may differ from the original's before it is spoilt
+# A spoilt weight differs by so much at least, and by no more than `OWN` before it is spoilt
 # (`measure_difference`): half a unit in the last place of bfloat16 is less.
 SPOILT, OWN = 0.5, 0.05
 
@@ -92,8 +92,8 @@ class EqualStart:
         self._exchange("optimizer", named)
 
     def optimizer_steps(self, optimizer: Any, number: int) -> None:
-        """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint. What
-        a later stage trains begins here."""
+        """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint.
+        The start of a later stage is told here."""
         if optimizer in self._stepped:
             return
         self._stepped[optimizer] = True
