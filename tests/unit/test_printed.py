@@ -31,6 +31,12 @@ def test_another_number_is_noticed_whatever_it_is_called(old: str, new: str, why
     assert differs(REFERENCE.replace(old, new)), why
 
 
+@pytest.mark.parametrize("line", ["{} of 300 words right", "right: {}/300", "{} / 300", "{} out of 300"])
+def test_far_fewer_of_a_total_are_noticed(line: str) -> None:
+    assert differs(line.format(31), reference=line.format(232))
+    assert not differs(line.replace("300", "s").format(31), reference=line.replace("300", "s").format(232))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import recorded
-from recorded import STEPS, TRAIN
+from recorded import MODEL, STEPS, TRAIN
 
 from torchport.record import states
 
@@ -183,3 +183,29 @@ def test_random_numbers_that_are_drawn_in_another_number_are_said(tmp_path):
 
 def test_nothing_was_saved(tmp_path):
     assert states.measure_saved_states(tmp_path / "absent") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("history_size=5", "history_size=3"), ("net.parameters(),", "[*net.parameters()][:2],")]
+)
+def test_the_state_of_another_optimizer_is_not_loaded(tmp_path, old, new):
+    """A history of another length, or other parameters: the next step would fail in the user's program."""
+    text = (
+        MODEL
+        + """
+optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3, history_size=5)
+x = torch.rand(20, 6, device="cuda")
+def closure():
+    optimizer.zero_grad()
+    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+    loss.backward()
+    return loss
+for step in range(9):
+    optimizer.step(closure)
+"""
+    )
+    saved(tmp_path, text)
+    assert old in text
+    loading, _ = recorded.run(tmp_path / "other", text.replace(old, new), states_in=str(tmp_path / "states"))
+    assert len(loading.of_kind("step")) == recorded.STEPS
+    assert any("does not fit optimizer 0" in event["text"] for event in loading.of_kind("note"))

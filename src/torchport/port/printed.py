@@ -15,7 +15,8 @@ Line = tuple[str, list[str]]  # and its numbers
 Lines = dict[str, list[Line]]  # by their words
 PRINTED = "printed"
 NAME = "what is printed"
-# A number that differs by more is another thing, such as a time that is printed without a unit: nothing is said of it.
+# A number that differs by more is another thing, such as a time that is printed without a unit: nothing is said of it,
+# unless it is a count out of a total.
 # Losses and shares are compared by their names as well (`compare.metrics`).
 FURTHEST = 3.0
 MOST_LINES = 20_000
@@ -46,9 +47,9 @@ def compare_printed(
         if more is not None:
             if len(more.get(words, [])) != len(rows):
                 continue
-            allowed = max([tolerance, *(times * one for one, _ in _differences(rows, more[words]))])
+            allowed = max([tolerance, *(times * one for one, _ in _differences(words, rows, more[words]))])
         compared += len(rows)
-        found += [(difference, allowed, text) for difference, text in _differences(rows, others)]
+        found += [(difference, allowed, text) for difference, text in _differences(words, rows, others)]
     if not compared:
         return None
     worst, note, apart = pick_worst(found)
@@ -72,15 +73,23 @@ def _count_lines(output: str) -> int:
     return sum(bool(line.strip()) for line in split_lines(output))
 
 
-def _differences(rows: list[Line], others: list[Line]) -> Iterator[tuple[float, str]]:
+def _differences(words: str, rows: list[Line], others: list[Line]) -> Iterator[tuple[float, str]]:
+    counts = _find_counts(words)
     for (line, numbers), (_, theirs) in zip(rows, others, strict=True):
-        for number, other in zip(numbers, theirs, strict=True):
-            yield _measure(number, other), f"{other} against {number} in the line {line!r}"
+        for place, (number, other) in enumerate(zip(numbers, theirs, strict=True)):
+            difference = _measure(number, other, any_size=place in counts)
+            yield difference, f"{other} against {number} in the line {line!r}"
 
 
-def _measure(number: str, other: str) -> float:
+def _find_counts(words: str) -> set[int]:
+    """The places of the numbers that are counts out of a total: "12 of 300", "12/300"."""
+    between = words.split("#")[1:-1]
+    return {place for place, text in enumerate(between) if text.strip() in ("of", "out of", "/")}
+
+
+def _measure(number: str, other: str, *, any_size: bool) -> float:
     one, two = float(number), float(other)
-    if one and two and math.isfinite(two / one) and not 1 / FURTHEST <= abs(two / one) <= FURTHEST:
+    if not any_size and one and two and math.isfinite(two / one) and not 1 / FURTHEST <= abs(two / one) <= FURTHEST:
         return 0.0
     digit = max(_digit(number), _digit(other))
     return 0.0 if abs(one - two) <= 1.5 * digit else number_difference(one, two)

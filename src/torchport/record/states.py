@@ -106,6 +106,7 @@ class States(Part):
                     number: [_copied(torch, optimizer.state.get(parameter, {})) for parameter in _parameters(optimizer)]
                     for number, optimizer in self._stepping()
                 },
+                "forms": {number: _describe_form(optimizer) for number, optimizer in self._stepping()},
                 "scalers": [_scale(one) for one in self._alive(self._scalers)],
                 "generators": snapshot.host_generators(torch),
             }
@@ -155,6 +156,9 @@ class States(Part):
         with torch.no_grad():
             self._restore_tensors(state["tensors"])
             for number, optimizer in self._stepping():
+                if state["forms"].get(number) != _describe_form(optimizer):
+                    self._tell(f"the saved state does not fit optimizer {number}, which was left as it is")
+                    continue
                 for one, saved in zip(_parameters(optimizer), state["optimizers"].get(number, ()), strict=False):
                     if saved:
                         optimizer.state[one] = _restored(torch, optimizer.state.get(one, {}), saved, one)
@@ -227,6 +231,19 @@ def measure_saved_states(folder: Path) -> tuple[int, int]:
 
 def _parameters(optimizer: Any) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _describe_form(optimizer: Any) -> list[list[Any]]:
+    """The shapes of an optimizer's parameters, and its settings that are whole numbers, such as the length of a
+    history: the state of another one breaks the step that uses it."""
+    shapes = [[*_local(parameter).shape] for parameter in _parameters(optimizer)]
+    counts = [
+        [name, value]
+        for group in optimizer.param_groups
+        for name, value in sorted(group.items())
+        if isinstance(value, int) and not isinstance(value, bool)
+    ]
+    return [*shapes, *counts]
 
 
 def _local(tensor: Any) -> Any:
