@@ -144,3 +144,10 @@ def test_other_files_speak_against_a_port_that_leaves_nothing_else() -> None:
     rows = [FileRow("a.png", "image", "3 x 3", "4 x 4", False, None, "3 x 3 against 4 x 4 pixels")]
     assert [severity for severity, _ in said(rows)] == [Severity.INFO]
     assert [severity for severity, _ in said(rows, alone=True)] == [Severity.ERROR]
+
+
+@pytest.mark.parametrize(("allowed", "tolerance"), [(1e-6, 1e-4), (3e-5, 3e-4), (1e-2, 1e-3), (float("inf"), 1e-3)])
+def test_the_last_bound_of_the_losses_says_how_closely_numbers_are_compared(allowed: float, tolerance: float) -> None:
+    data = port_results.comparison(port_results.curve(allowed=[1e-5] * 19 + [allowed]))
+    data |= {"tolerance": {"dtype": "float32", "given": None}}
+    assert outcomes.choose_tolerance(from_json(Comparison, data)) == pytest.approx(tolerance)

@@ -374,9 +374,9 @@ def test_the_page_on_ports_has_these_numbers() -> None:
     assert f"the reference keeps its state every {states.EVERY} steps" in page
     assert f"kept, at most {states.MOST_KEPT >> 30} GiB" in page
     assert controls.MOST_STEPS == states.EVERY  # the control run is the yardstick of each window
-    assert (
-        f"printed numbers differ by {text_of(left.TOLERANCE)} (tensors by {text_of(left.CLOSE)}, all numbers if" in page
-    )
+    assert f"printed numbers differ by {text_of(left.TOLERANCE)} (tensors by {text_of(left.CLOSE)})" in page
+    assert f"held to {tolerance.PRINTED_TIMES:g} times what is allowed to the last losses" in page
+    assert f"from {text_of(left.CLOSEST)} to {text_of(left.CLOSE)}" in page
     assert reach.LEAST_SHARE == 0.8 and "If fewer than four fifths of the steps were compared" in page
     assert reach.LAST == 10 and "or none of the last tenth" in page
     assert f"means that would not notice {reach.STRONGEST * 100:.0f} % of the loss do not count" in page

@@ -1,4 +1,4 @@
-"""The table of sabotages and of the words on them: 20 scripts, 12 kinds of fault (the learning rate in two sizes).
+"""The table of sabotages and of the words on them: 45 scripts, 18 kinds of fault (the learning rate in two sizes).
 
 `cells.toml` says what is done wrong to each port, `status.json` what was said of it. Everything here is a function of
 those tables; `ports.py` makes the rows.

@@ -4,7 +4,8 @@ Ports 45 healthy training scripts, then each again with one fault put into the c
 deleted, a learning rate 10 % too high, the wrong weights saved ...), and compares the words with status.json.
 
 Fails on any word that has become worse, and unless: no sabotaged port "holds"; at most 2 % of them are undecided; each
-healthy port "holds"; there are 300 sabotaged ports, and each sabotage changes what its port computes or leaves. The bars are those of the whole table: what is not run now counts as it is stored.
+healthy port "holds"; there are 300 sabotaged ports, and each sabotage changes what its port computes or leaves. The
+bars hold for the whole table: what is not run now counts as it is stored.
 """
 
 from __future__ import annotations

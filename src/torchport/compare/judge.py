@@ -24,7 +24,7 @@ from torchport.compare.metrics import compare_metrics
 from torchport.compare.quantities import Compared
 from torchport.compare.reach import Reach
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
-from torchport.compare.tolerance import STATISTICAL, TOLERANCES, Tolerance
+from torchport.compare.tolerance import PRINTED_TIMES, STATISTICAL, TOLERANCES, Tolerance
 from torchport.compare.verdict import Verdict
 from torchport.findings import Finding, Result, Safety, Severity
 from torchport.record import roundoff
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 
 # The loosest precision that the reference used decides; float32 where none is recorded.
 LOOSEST = ("bfloat16", "float16", "float32")
-
-# What is printed at the end comes of other data and more arithmetic than a loss: so many times what is allowed there.
-PRINTED = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -287,7 +284,7 @@ def _printed(pairs: Sequence[Curve], tolerance: Tolerance, *, ended_apart: bool)
     ends = [curve.allowed[-1] for curve in pairs if curve.allowed]
     if ended_apart or not ends:
         return STATISTICAL.points, None
-    return tolerance.points, min(PRINTED * max(ends), tolerance.run or math.inf)
+    return tolerance.points, min(PRINTED_TIMES * max(ends), tolerance.run or math.inf)
 
 
 def _other_sites(reference: Recording, port: Recording) -> Iterator[Finding]:

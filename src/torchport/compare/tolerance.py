@@ -49,6 +49,8 @@ TOLERANCES = {
 # Without a control run, norms and uploads are held to this in the first steps.
 UNMEASURED: Mapping[str, float] = {GRADIENT: 1e-2, CHANGE: 1e-2, INPUTS: 1e-2, UPLOAD: 1e-4}
 
+# What is printed at the end comes of other data and more arithmetic than a loss: so many times what is allowed there.
+PRINTED_TIMES = 10.0
 # A training is chaotic where noise in the last place takes its loss away by so much (relative).
 CHAOTIC = 1e-2
 # So many steps before that have to be there for a word.

@@ -29,7 +29,8 @@ from torchport.results.port import FileRow
 
 # Relative: what the whole run of a float32 port is held to (compare.tolerance).
 TOLERANCE = 1e-2
-CLOSE = 1e-3  # of tensors, and of all numbers if nothing but float32's rounding moves them
+CLOSE = 1e-3  # of tensors, and at most of all numbers if nothing but float32's rounding moves them
+CLOSEST = 1e-4
 IMAGES = frozenset((".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".pdf"))
 # What experiment trackers write for themselves: times, machines and identities of runs.
 TRACKERS = frozenset(("wandb", "mlruns", "swanlog", "mlflow.db"))

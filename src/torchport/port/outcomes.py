@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from torchport.compare.tolerance import TOLERANCES
+from torchport.compare.tolerance import PRINTED_TIMES, TOLERANCES
 from torchport.findings import Finding, Safety, Severity
 from torchport.port import controls, runs
-from torchport.port.left import CLOSE, JUDGED, TOLERANCE, Again, compare_files
+from torchport.port.left import CLOSE, CLOSEST, JUDGED, TOLERANCE, Again, compare_files
 from torchport.port.plan import NPU, REFERENCE, Plan
 from torchport.port.printed import PRINTED, compare_printed
 from torchport.port.progress import Progress
@@ -43,11 +43,15 @@ def compare_outcomes(
 
 def choose_tolerance(comparison: Comparison) -> float:
     """By how much numbers may differ whatever the original does when it runs again: less where a control run in float32
-    shows that rounding moves the training little. A share of samples hardly changes there: no score is on an edge."""
+    shows that rounding moves the training little, by the last bounds of the losses. A share of samples hardly changes
+    there: no score is on an edge."""
     yardstick = comparison.yardstick
     if yardstick is None or yardstick.chaotic is not None or comparison.forced or comparison.chance:
         return TOLERANCE
-    return CLOSE if comparison.tolerance["dtype"] == "float32" else TOLERANCE
+    ends = [curve.allowed[-1] for curve in comparison.curves if curve.allowed]
+    if comparison.tolerance["dtype"] != "float32" or not ends:
+        return TOLERANCE
+    return min(CLOSE, max(CLOSEST, PRINTED_TIMES * max(ends)))
 
 
 def judge_outcomes(
