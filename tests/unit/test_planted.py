@@ -104,3 +104,18 @@ def test_a_later_stage_that_starts_from_other_weights_is_named(tmp_path, before,
     told = [event["tensor"] for event in port.of_kind("start") if start.is_more_than_rounding(event)]
     assert told == ([named] if named else [])
     assert wrong == right, "it goes on from the original's"
+
+
+def test_a_weight_that_each_run_draws_anew_is_told_as_such_and_another_one_is_planted(tmp_path):
+    """Else a port that draws its own, too, would be accused of another start."""
+    drawn = EVALUATED.replace(
+        "optimizer = torch",
+        "import os\nnet[0].weight.data = torch.tensor(list(os.urandom(48))).view(8, 6) / 255 - 0.5\noptimizer = torch",
+        1,
+    )
+    weights = str(tmp_path / "weights")
+    recorded.run(tmp_path / "reference", drawn, save=weights)
+    control, _ = recorded.run(tmp_path / "control", drawn, load=weights, faults=True)
+    assert start.list_drawn(control) == {"0.weight"}
+    told = {event["tensor"] for event in control.of_kind("start") if event.get("planted")}
+    assert told and "0.weight" not in told

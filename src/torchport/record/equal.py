@@ -241,7 +241,11 @@ class EqualStart:
     def _spoil_weight(self, tensors: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Reverse the elements of the first weight that is as the original's, and is another one then."""
         for key, tensor in sorted(tensors.items(), key=lambda row: row[1].dim() < 2):
-            if not tensor.is_floating_point() or measure_difference(self._torch, tensor, values[key]) > OWN:
+            # One that this run draws by itself has been told apart before: it is no longer to be seen.
+            drawn = tensor in self._apart and tensor not in self._spoilt
+            if drawn or not tensor.is_floating_point():
+                continue
+            if measure_difference(self._torch, tensor, values[key]) > OWN:
                 continue
             other = tensor.flatten().flip(0).view_as(tensor)
             if measure_difference(self._torch, other, values[key]) > SPOILT:
