@@ -43,7 +43,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         leave(tmp_path / NPU, port, changes.pop("output", "done 1.5"))
         (tmp_path / "compare").mkdir()
 
-        def run(plan: Any, aside: Path, progress: Any) -> Any:
+        def run(plan: Any, aside: Path, progress: Any, formats: Any) -> Any:
             assert aside == tmp_path / "compare" / "again"
             if not isinstance(again, int):
                 leave(tmp_path / "rerun", again).rename(aside / "rerun")
@@ -55,7 +55,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         more = {"tolerance": {"dtype": "float32", "given": None}} | changes
         data = from_json(Comparison, port_results.comparison(**more))
         rows = outcomes.compare_outcomes(tmp_path / REFERENCE, tmp_path / NPU, outcomes.choose_tolerance(data))
-        return outcomes.judge_outcomes(_Plan(tmp_path), tmp_path / "compare", rows, data, _Quiet())  # type: ignore[arg-type]
+        return outcomes.judge_outcomes(_Plan(tmp_path), tmp_path / "compare", rows, data, _Quiet(), {})  # type: ignore[arg-type]
 
     return make
 

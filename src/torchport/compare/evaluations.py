@@ -13,6 +13,8 @@ from torchport.compare.yardstick import Pair
 from torchport.findings import Finding
 from torchport.record.recording import Process
 
+Place = tuple[str, int, int]  # site, step and call of an evaluation
+Evaluated = Mapping[Place, Mapping[str, Any]]
 # An output is more arithmetic than a loss, and other data: so many times what is allowed to the loss of that step.
 TIMES = 10.0
 HALF = 0.1  # at most, in half precision, if rounding was measured; else it is not compared
@@ -33,7 +35,7 @@ def compare_evaluations(
     before, after = _by_place(theirs), _by_place(ours)
     moved = _measure_noise(before, noise)
     limit = tolerance.run or (HALF if noise is not None else math.inf)
-    for place in list_other_modes(theirs, ours):
+    for place in _find_other_modes(before, after):
         yield error_finding(
             "TP363",
             f"at {place[0]} after step {place[1]} {_mode(after[place])} in the port, {_mode(before[place])} in the "
@@ -57,9 +59,12 @@ def compare_evaluations(
             return
 
 
-def list_other_modes(theirs: Process, ours: Process) -> list[tuple[str, int, int]]:
+def list_other_modes(theirs: Process, ours: Process) -> list[Place]:
     """The evaluations (site, step, call) with another number of modules in training mode, in order."""
-    before, after = _by_place(theirs), _by_place(ours)
+    return _find_other_modes(_by_place(theirs), _by_place(ours))
+
+
+def _find_other_modes(before: Evaluated, after: Evaluated) -> list[Place]:
     other = [
         place
         for place in before.keys() & after.keys()
@@ -68,13 +73,11 @@ def list_other_modes(theirs: Process, ours: Process) -> list[tuple[str, int, int
     return sorted(other, key=_order)
 
 
-def _order(place: tuple[str, int, int]) -> tuple[int, int]:
+def _order(place: Place) -> tuple[int, int]:
     return place[1], place[2]
 
 
-def _measure_noise(
-    before: Mapping[tuple[str, int, int], Mapping[str, Any]], noise: Process | None
-) -> dict[tuple[str, int, int], float]:
+def _measure_noise(before: Evaluated, noise: Process | None) -> dict[Place, float]:
     """How far noise moves the outputs of each place, up to the first fault that is not taken back."""
     if noise is None:
         return {}
@@ -88,7 +91,7 @@ def _measure_noise(
     return {place: error for place, error in errors.items() if math.isfinite(error)}
 
 
-def _by_place(process: Process) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+def _by_place(process: Process) -> dict[Place, Mapping[str, Any]]:
     return {(event["site"], event["step"], event["call"]): event for event in process.of_kind("evaluation")}
 
 

@@ -103,20 +103,15 @@ def has_room(plan: Plan) -> bool:
     return bool(memory) and ROOM * needed < free_memory()[0]
 
 
-def run_with_noise(
-    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None, least: int = 0
-) -> Recording:
-    """Run the original once more, in the folder `aside`, with rounding noise and without faults, from the states from
-    which the port went on, too: how far rounding alone takes it. As many steps as the port did, at most `MOST_NOISY` or
-    `least`; `formats` as for `run_control`."""
-    formats = assume_formats() if formats is None else formats
+def run_with_noise(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str], least: int) -> Recording:
+    """Run the original once more, in the folder `aside`, with the rounding noise of `formats` and without faults, from
+    the states from which the port went on, too: how far rounding alone takes it. As many steps as the port did, at most
+    `MOST_NOISY` or `least`."""
     steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), max(MOST_NOISY, least))
     return _run_noisy(plan, aside, progress, formats, steps)[0]
 
 
-def run_forced_steps(
-    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str] | None = None
-) -> Forced | None:
+def run_forced_steps(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str]) -> Forced | None:
     """Run the original, the original with noise and faults, and the port, each step from the state that the first had
     before it: for a training that rounding takes another way within a few steps.
 
@@ -126,7 +121,6 @@ def run_forced_steps(
     kept = Recording.from_directory(plan.kept_in(REFERENCE))
     folder = aside / recording.STATES
     found: dict[str, Recording] = {}
-    formats = assume_formats() if formats is None else formats
     with_faults = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "states_in": str(folder)}
     steps = min(kept.steps, states.MOST_STEPS)
     size = 0
@@ -148,11 +142,11 @@ def run_forced_steps(
     return Forced(found[REFERENCE], found[NPU], found[CONTROL], size)
 
 
-def run_to_the_end(plan: Plan, aside: Path, progress: Progress) -> Ended:
-    """Run the original once more, in the folder `aside`, with rounding noise, from the states from which the port went
-    on, as far as the port, and keep the files that it writes."""
+def run_to_the_end(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str]) -> Ended:
+    """Run the original once more, in the folder `aside`, with the rounding noise of `formats`, from the states from
+    which the port went on, as far as the port, and keep the files that it writes."""
     steps = steps_of(Recording.from_directory(plan.kept_in(REFERENCE)))
-    return _run_noisy(plan, aside, progress, assume_formats(), steps, keep=True)[1]
+    return _run_noisy(plan, aside, progress, formats, steps, keep=True)[1]
 
 
 def _run_noisy(

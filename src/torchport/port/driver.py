@@ -227,7 +227,8 @@ class _Steps:
                 if self.runs[REFERENCE].given is None:  # else only the port's files are known
                     rows = compare_outcomes(*folders, choose_tolerance(comparison))
                     if Verdict.from_findings(result.findings, "").word is not Word.DOES_NOT_HOLD:
-                        rows = judge_outcomes(plan, folder, rows, comparison, self.progress)
+                        formats = judging.find_formats(self.control, port)
+                        rows = judge_outcomes(plan, folder, rows, comparison, self.progress, formats)
                 findings = [*result.findings, *report_outcomes(rows, alone=comparison.steps.kind == CALL)]
             imported = {Path(path) for step in (REFERENCE, NPU) for path in self.runs[step].modules}
             mentions = find_unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))

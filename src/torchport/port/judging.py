@@ -18,60 +18,80 @@ from torchport.results.port import ControlRun
 
 AMPLIFIED, UNNOTICED, SHORT = "TP349", "TP356", "TP364"
 MEASURED = frozenset({"TP301", "TP354", "TP363"})  # findings whose bounds are measured rounding
-FORCED, NOISE = "forced", "noise"  # below compare/, what was run again
-
-
-OPERATORS = "operators"
+FORCED, NOISE, OPERATORS = "forced", "noise", "operators"  # below compare/, what was run again
 
 
 def judge_runs(
     plan: Plan, folder: Path, reference: Recording, port: Recording, control: ControlRun, progress: Progress
 ) -> Result[Comparison]:
-    """As `_judged`, and which operator is wrong first where the runs part (`suspects`)."""
-    result = _judged(plan, folder, reference, port, control, progress)
+    """Compare `port` with `reference` by the control run of `plan`, and find the operator that is wrong first where the
+    runs part (`suspects`). The further runs that this needs are left in `folder`."""
+    result = _Judge(plan, folder, reference, port, control, progress).judge()
     return result if not plan.operators else suspects.add_suspects(plan, folder / OPERATORS, result, progress)
 
 
-def _judged(
-    plan: Plan, folder: Path, reference: Recording, port: Recording, control: ControlRun, progress: Progress
-) -> Result[Comparison]:
-    """Compare `port` with `reference` by the control run of `plan`; in `folder` is what is run again.
+class _Judge:
+    """The comparison of a port's runs, and the further runs that it turns out to need."""
 
-    A training that rounding takes another way within the control run, or in which it drowns small faults, is run step
-    by step from the reference's states; one of which a later step may be amplified rounding is measured for longer.
-    """
-    formats = _formats(control, port)
-    yardstick = _fitting_control(plan, folder, control, formats, progress)
-    judge = functools.partial(compare_recordings, reference, port, on_npu=True, control=yardstick, given=plan.tolerance)
-    result = judge()
-    if plan.tolerance is not None or not result.data.yardstick:
+    def __init__(
+        self, plan: Plan, folder: Path, reference: Recording, port: Recording, control: ControlRun, progress: Progress
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._control = control
+        self._progress = progress
+        self._formats = find_formats(control, port)
+        self._has_steps = bool(reference.of_kind("step"))
+        self._compare = functools.partial(
+            compare_recordings,
+            reference,
+            port,
+            on_npu=True,
+            control=_fitting_control(plan, folder, control, self._formats, progress),
+            given=plan.tolerance,
+        )
+
+    def judge(self) -> Result[Comparison]:
+        """Compare, with the fewest runs that decide.
+
+        A training that rounding takes another way within the control run, or in which it drowns small faults, is run
+        step by step from the reference's states; a later step that may be amplified rounding is measured for longer.
+        """
+        result = self._compare()
+        if self._plan.tolerance is not None or not result.data.yardstick:
+            return result
+        may_force = self._has_steps and not result.data.chance
+        if may_force and _is_drowned(result):
+            may_force = False
+            result = self._force_steps()
+        late = _find_late_difference(result, self._control)
+        if late is not None or (_has(result, AMPLIFIED) and not result.data.forced):
+            result = self._measure_longer(late or 0)
+            if may_force and _is_drowned(result):
+                result = self._force_steps()
         return result
 
-    def force() -> Result[Comparison]:
-        nonlocal judge
-        progress.note("rounding grows fast in this training: each step is run from the original's state")
-        place = folder / FORCED
-        place.mkdir()
-        forced = controls.run_forced_steps(plan, place, progress, formats)
+    def _force_steps(self) -> Result[Comparison]:
+        """Run each step from the original's state, and compare these steps as well."""
+        self._progress.note("rounding grows fast in this training: each step is run from the original's state")
+        forced = controls.run_forced_steps(self._plan, self._make_folder(FORCED), self._progress, self._formats)
         if forced is not None:
-            judge = functools.partial(judge, forced=forced)
-        return judge()
+            self._compare = functools.partial(self._compare, forced=forced)
+        return self._compare()
 
-    can_be_forced = bool(reference.of_kind("step")) and not result.data.chance
-    if can_be_forced and _is_drowned(result):
-        can_be_forced = False
-        result = force()
-    late = _find_late_difference(result, control)
-    if late is not None or (_has(result, AMPLIFIED) and not result.data.forced):
-        progress.note("a later step differs: the original runs once more, with noise, to measure rounding there")
-        noise = folder / NOISE
-        noise.mkdir()
-        longer = controls.run_with_noise(plan, noise, progress, formats, least=(late or 0) + 1)
-        judge = functools.partial(judge, longer=longer)
-        result = judge()
-        if can_be_forced and _is_drowned(result):
-            result = force()
-    return result
+    def _measure_longer(self, late: int) -> Result[Comparison]:
+        """Run the original with noise as far as step `late` at least, and compare by that run as well."""
+        self._progress.note("a later step differs: the original runs once more, with noise, to measure rounding there")
+        longer = controls.run_with_noise(
+            self._plan, self._make_folder(NOISE), self._progress, self._formats, least=late + 1
+        )
+        self._compare = functools.partial(self._compare, longer=longer)
+        return self._compare()
+
+    def _make_folder(self, name: str) -> Path:
+        folder = self._folder / name
+        folder.mkdir()
+        return folder
 
 
 def _is_drowned(result: Result[Comparison]) -> bool:
@@ -107,6 +127,6 @@ def _fitting_control(
     return controls.read_control_recording(controls.run_control(plan, again, progress, formats), again)
 
 
-def _formats(control: ControlRun, port: Recording) -> Mapping[str, str]:
+def find_formats(control: ControlRun, port: Recording) -> Mapping[str, str]:
     """The formats in which the port's device said that it computes; else the formats of the control run."""
     return roundoff.read_declared_formats(port) if port.of_kind("device") else control.formats

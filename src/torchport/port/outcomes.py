@@ -8,7 +8,7 @@ differs from run to run, such as times; the port's may be some times as far away
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchport.compare.tolerance import PRINTED_TIMES, TOLERANCES
@@ -55,9 +55,15 @@ def choose_tolerance(comparison: Comparison) -> float:
 
 
 def judge_outcomes(
-    plan: Plan, folder: Path, rows: Sequence[FileRow], comparison: Comparison, progress: Progress
+    plan: Plan,
+    folder: Path,
+    rows: Sequence[FileRow],
+    comparison: Comparison,
+    progress: Progress,
+    formats: Mapping[str, str],
 ) -> list[FileRow]:
-    """The rows, those that differ judged by another run of the original, in a folder below `folder`.
+    """The rows, those that differ judged by another run of the original, in a folder below `folder`; `formats` are
+    those in which the port's device computes (`roundoff`).
 
     `equal` is None for what cannot be judged: if the runs draw numbers of their own, and if that run fails."""
     if not any(row.equal is False and row.kind in KINDS for row in rows):
@@ -70,7 +76,7 @@ def judge_outcomes(
     progress.note("files or printed numbers differ: the original runs once more, to measure what rounding does to them")
     aside = folder / AGAIN
     aside.mkdir()
-    if controls.run_to_the_end(plan, aside, progress).status:
+    if controls.run_to_the_end(plan, aside, progress, formats).status:
         return [_leave_open(row, "the original, run again, failed") for row in rows]
     times = TOLERANCES[comparison.tolerance["dtype"]].spread
     return compare_outcomes(plan.kept_in(REFERENCE), plan.kept_in(NPU), choose_tolerance(comparison), aside, times)

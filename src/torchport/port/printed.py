@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torchport.compare.printed import split_lines
 from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
@@ -32,12 +32,13 @@ def compare_printed(
     bars, warnings. Only lines that the port lacks, with nothing in their place, are a difference: a training that did
     not stop early, an evaluation that was left out.
     """
-    sides = [_by_words(output) for output in (reference, port)]
-    more = None if again is None else _by_words(again)
+    outputs = [[line for line in split_lines(output) if line.strip()] for output in (reference, port)]
+    sides = [_by_words(output) for output in outputs]
+    more = None if again is None else _by_words(split_lines(again))
     compared = 0
     found: list[tuple[float, float, str]] = [
         (math.inf, tolerance, f"the port does not print the line {line!r}")
-        for line in _list_missing(reference, port, sides[0], sides[1], more)
+        for line in _list_missing(len(outputs[0]) - len(outputs[1]), sides[0], sides[1], more)
     ]
     for words, rows in sides[0].items():
         others = sides[1].get(words, [])
@@ -57,20 +58,16 @@ def compare_printed(
     return FileRow(NAME, PRINTED, lines, lines, not apart, worst, note)
 
 
-def _list_missing(reference: str, port: str, theirs: Lines, ours: Lines, again: Lines | None) -> Iterator[str]:
-    """The lines with numbers that the port prints less often, if that is all by which it prints less."""
+def _list_missing(shorter: int, theirs: Lines, ours: Lines, again: Lines | None) -> Iterator[str]:
+    """The lines with numbers that the port prints less often, if they are all the lines by which it is `shorter`."""
     fewer = {words: len(rows) - len(ours.get(words, [])) for words, rows in theirs.items()}
     fewer = {words: count for words, count in fewer.items() if count}
     replaced = any(count < 0 for count in fewer.values()) or ours.keys() - theirs.keys()
-    if replaced or sum(fewer.values()) != _count_lines(reference) - _count_lines(port):
+    if replaced or sum(fewer.values()) != shorter:
         return
     for words in fewer:
         if again is None or len(again.get(words, [])) == len(theirs[words]):
             yield theirs[words][-1][0]
-
-
-def _count_lines(output: str) -> int:
-    return sum(bool(line.strip()) for line in split_lines(output))
 
 
 def _differences(words: str, rows: list[Line], others: list[Line]) -> Iterator[tuple[float, str]]:
@@ -102,9 +99,9 @@ def _digit(number: str) -> float:
     return 10.0 ** (int(exponent or 0) - decimals) if decimals else 0.0
 
 
-def _by_words(output: str) -> Lines:
+def _by_words(output: Sequence[str]) -> Lines:
     found: Lines = defaultdict(list)
-    for line in split_lines(output)[:MOST_LINES]:
+    for line in output[:MOST_LINES]:
         masked = mask_text(line).strip()
         numbers = NUMBER.findall(masked)
         if numbers:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from torchport.record import quiet, releases, snapshot
+from torchport.record.names import list_parameters
 from torchport.record.noise import own_generator, perturb_by_ulp
 from torchport.record.recording import Journal
 
@@ -85,7 +86,7 @@ class EqualStart:
 
     def optimizer_built(self, optimizer: Any) -> None:
         """Exchange the parameters that `optimizer` will train."""
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        parameters = list_parameters(optimizer)
         named = {str(number): parameter for number, parameter in enumerate(parameters)}
         if self._started:
             named = {name: parameter for name, parameter in named.items() if parameter not in self._known}
@@ -97,7 +98,7 @@ class EqualStart:
         if optimizer in self._stepped:
             return
         self._stepped[optimizer] = True
-        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        parameters = list_parameters(optimizer)
         self._tell_unnamed([parameter for parameter in parameters if parameter in self._apart])
         strided = self._torch.strided
         named = {

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchport.patches import Patches
 from torchport.record import releases
+from torchport.record.names import list_parameters
 from torchport.record.part import Part
 from torchport.record.recording import BACKWARD, CALL, GRADIENT, OPTIMIZER, Journal
 
@@ -76,16 +77,16 @@ class Faults:
         self._closure = closure
         turn = self._turn(step)
         if turn == UPDATE:
-            self._old = [(one, one.clone()) for one in map(_data, _parameters(optimizer))]
+            self._old = [(one, one.clone()) for one in map(_data, list_parameters(optimizer))]
         elif turn == LAYER and not closure:
-            self._change_gradient(_parameters(optimizer), number, step)
+            self._change_gradient(list_parameters(optimizer), number, step)
 
     def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """It has stepped: what it changed becomes wrong; or the gradient that it has made itself."""
         if self._old:
             self._change_update(number, step)
         elif self._closure and self._turn(step) == LAYER:
-            self._change_gradient(_parameters(optimizer), number, step)
+            self._change_gradient(list_parameters(optimizer), number, step)
 
     def on_backward_begin(self, roots: tuple[Any, ...]) -> None:
         """Without optimizers the leaves of the backward pass have the gradients."""
@@ -293,10 +294,6 @@ def find_leaf_tensors(roots: tuple[Any, ...]) -> Iterator[Any]:
         below = [one for one, _ in node.next_functions if one is not None and one not in seen]
         seen.update(below)
         waiting += reversed(below)
-
-
-def _parameters(optimizer: Any) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _data(tensor: Any) -> Any:

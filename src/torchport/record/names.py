@@ -10,6 +10,11 @@ MOST = 2000  # elements of a container that are looked at
 DEEPEST = 3  # containers and objects inside of each other
 
 
+def list_parameters(optimizer: Any) -> list[Any]:
+    """The tensors that `optimizer` trains, in the order of its groups."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 class Names:
     """Qualified names of the parameters of modules that were called, else of the variables that had them where their
     optimizer was built; holds none of them alive."""

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torchport.record.names import Names
+from torchport.record.names import Names, list_parameters
 from torchport.record.norms import Norms, Samples
 from torchport.record.part import Part
 from torchport.record.readings import Readings
@@ -70,7 +70,7 @@ class Quantities(Part):
         """Measure the gradients, and the parameters before the optimizer's first step."""
         if not self._readings.can_read():
             return
-        tensors = _parameters(optimizer)
+        tensors = list_parameters(optimizer)
         followed = self._followed.setdefault(optimizer, _Followed())
         if self._changed(followed, tensors):
             self._names.update_names(tensors)
@@ -84,7 +84,7 @@ class Quantities(Part):
     def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
         """Measure what the step changed."""
         followed = self._followed.get(optimizer)
-        tensors = _parameters(optimizer)
+        tensors = list_parameters(optimizer)
         if followed is None or not self._readings.can_read() or followed.key != _key(tensors):
             return
         gradients, followed.gradients = followed.gradients or self._gradients(tensors), None
@@ -97,7 +97,7 @@ class Quantities(Part):
         """Parameters were given other values between two steps: what the next step changes counts from these."""
         if self._readings.can_read():
             for optimizer, followed in self._followed.items():
-                tensors = _parameters(optimizer)
+                tensors = list_parameters(optimizer)
                 if followed.key == _key(tensors):
                     followed.sample = self._sample(tensors)
 
@@ -224,10 +224,6 @@ def round_for_json(values: Sequence[float | None]) -> list[float | str | None]:
         None if value is None else float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)
         for value in values
     ]
-
-
-def _parameters(optimizer: Any) -> list[Any]:
-    return [tensor for group in optimizer.param_groups for tensor in group["params"]]
 
 
 def _key(tensors: Sequence[Any]) -> tuple[tuple[int, int], ...]:

@@ -30,7 +30,7 @@ from torchport.record.equal import EqualStart
 from torchport.record.evaluations import Evaluations
 from torchport.record.inputs import Inputs
 from torchport.record.limit import Limit
-from torchport.record.names import Names
+from torchport.record.names import Names, list_parameters
 from torchport.record.part import Part
 from torchport.record.placed import Placed, name_own_device
 from torchport.record.readings import Readings
@@ -245,11 +245,9 @@ class Recorder:
             original(this, *args, **kwargs)
             self._built[this] = self._optimizers
             self._optimizers += 1
-            parameters = sum(len(group["params"]) for group in this.param_groups)
-            self._journal.write_event("optimizer", name=type(this).__name__, parameters=parameters)
-            self.names.learn_variables(
-                self._sites.find_user_frame(2), [tensor for group in this.param_groups for tensor in group["params"]]
-            )
+            parameters = list_parameters(this)
+            self._journal.write_event("optimizer", name=type(this).__name__, parameters=len(parameters))
+            self.names.learn_variables(self._sites.find_user_frame(2), parameters)
             if self._equal is not None:
                 self._equal.optimizer_built(this)
 
@@ -378,13 +376,12 @@ class Recorder:
     @quiet.silence_operators
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         parameter, gradient = "", ""
-        for group in optimizer.param_groups:
-            for tensor in group["params"]:
-                parameter = _first(parameter, tensor.device.type)
-                if tensor.grad is not None:
-                    gradient = _first(gradient, tensor.grad.device.type)
-                if parameter == "npu" and gradient:
-                    break
+        for tensor in list_parameters(optimizer):
+            parameter = _first(parameter, tensor.device.type)
+            if tensor.grad is not None:
+                gradient = _first(gradient, tensor.grad.device.type)
+            if parameter == "npu" and gradient:
+                break
         now = time.perf_counter()
         seconds = None if self._last is None else now - self._last
         self._last = now

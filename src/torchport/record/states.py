@@ -19,6 +19,7 @@ from typing import Any
 
 from torchport.patches import Patches
 from torchport.record import releases, snapshot
+from torchport.record.names import list_parameters
 from torchport.record.part import Part
 from torchport.record.recording import Journal
 
@@ -103,7 +104,9 @@ class States(Part):
             state = {
                 "tensors": {name: _kept(one) for name, one in self._tensors()},
                 "optimizers": {
-                    number: [_copied(torch, optimizer.state.get(parameter, {})) for parameter in _parameters(optimizer)]
+                    number: [
+                        _copied(torch, optimizer.state.get(parameter, {})) for parameter in list_parameters(optimizer)
+                    ]
                     for number, optimizer in self._stepping()
                 },
                 "forms": {number: _describe_form(optimizer) for number, optimizer in self._stepping()},
@@ -159,7 +162,7 @@ class States(Part):
                 if state["forms"].get(number) != _describe_form(optimizer):
                     self._tell(f"the saved state does not fit optimizer {number}, which was left as it is")
                     continue
-                for one, saved in zip(_parameters(optimizer), state["optimizers"].get(number, ()), strict=False):
+                for one, saved in zip(list_parameters(optimizer), state["optimizers"].get(number, ()), strict=False):
                     if saved:
                         optimizer.state[one] = _restored(torch, optimizer.state.get(one, {}), saved, one)
             for scaler, values in zip(self._alive(self._scalers), state["scalers"], strict=False):
@@ -188,7 +191,7 @@ class States(Part):
         strided = self._torch.strided
         rows: list[tuple[str, Any]] = []
         for number, optimizer in self._stepping():
-            rows += [(f"optimizer {number} {place}", one) for place, one in enumerate(_parameters(optimizer))]
+            rows += [(f"optimizer {number} {place}", one) for place, one in enumerate(list_parameters(optimizer))]
         for number, module in enumerate(self._modules()):
             rows += [(f"module {number} {name}", one) for name, one in module.named_parameters()]
             rows += [(f"module {number} {name}", one) for name, one in module.named_buffers()]
@@ -229,14 +232,10 @@ def measure_saved_states(folder: Path) -> tuple[int, int]:
     return min(map(len, rows), default=0), sum(path.stat().st_size for files in rows for path in files)
 
 
-def _parameters(optimizer: Any) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
 def _describe_form(optimizer: Any) -> list[list[Any]]:
     """The shapes of an optimizer's parameters, and its settings that are whole numbers, such as the length of a
     history: the state of another one breaks the step that uses it."""
-    shapes = [[*_local(parameter).shape] for parameter in _parameters(optimizer)]
+    shapes = [[*_local(parameter).shape] for parameter in list_parameters(optimizer)]
     counts = [
         [name, value]
         for group in optimizer.param_groups

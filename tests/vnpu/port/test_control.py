@@ -142,7 +142,7 @@ def test_steps_forced_from_the_states_of_the_reference(place):
     out = place / "torchport-out" / "train"
     plan = Plan(parse_launch([name, "9"]), out, place)
     with open(os.devnull, "w") as stream:
-        found = controls.run_forced_steps(plan, out / "forced", Progress(stream, STEPS))
+        found = controls.run_forced_steps(plan, out / "forced", Progress(stream, STEPS), controls.assume_formats())
     assert found is not None
     assert found.bytes > 1000
     assert [one.steps for one in (found.reference, found.control, found.port)] == [9, 9, 9]
