@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 
 import pytest
@@ -15,6 +16,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # process, also where a test only waits for a program. Coarse timers, which programs started here inherit, keep it asleep.
 PR_SET_TIMERSLACK, SLACK = 29, 5_000_000  # ns; <linux/prctl.h>
 ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, SLACK, 0, 0, 0)
+
+# The modules of torch are 300,000 objects that stay: nothing looks for garbage among them, as in a recorded run.
+gc.disable()
 
 # Long files go first and files of seconds last, so that the processes end together.
 ORDER = (
@@ -32,6 +36,11 @@ def share(nodeid: str) -> str:
     """What is given to a process in one piece: most often a file, as its tests may share what they prepare."""
     path = nodeid.partition("::")[0]
     return nodeid if path.startswith(APART) and path != ORDER[0] else path
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""Do something right before, or right after, a module is imported for the first time.
+"""Do something right before, right after or around the first import of a module.
 
 Light on purpose: an environment with `torchport vnpu enable` loads it at every start of Python.
 """
@@ -48,12 +48,13 @@ def before_import(names: tuple[str, ...], action: Callable[[], object]) -> Calla
     return finder.cancel
 
 
-class AfterImport:
-    """A finder on `sys.meta_path` that hooks the loader which the other finders give for `name`."""
+class AroundImport:
+    """A finder on `sys.meta_path` that hooks the loader which the other finders give for `name`: `around(execute)` is
+    called in place of `execute`, which executes the module."""
 
-    def __init__(self, name: str, action: Callable[[ModuleType], object]) -> None:
+    def __init__(self, name: str, around: Callable[[Callable[[], ModuleType]], object]) -> None:
         self._name = name
-        self._action = action
+        self._around = around
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
         """Called by the import system for each module that is not loaded yet."""
@@ -70,14 +71,18 @@ class AfterImport:
         loader: Any = None if spec is None else spec.loader
         if loader is None:
             return spec
-        execute = loader.exec_module
+        inner = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             # The instance attribute set below: the class's own method is back. Another wait may have done so.
             vars(loader).pop("exec_module", None)
-            execute(module)
-            self.cancel()
-            self._action(module)
+
+            def execute() -> ModuleType:
+                inner(module)
+                self.cancel()
+                return module
+
+            self._around(execute)
 
         loader.exec_module = exec_module
         return spec
@@ -86,6 +91,18 @@ class AfterImport:
         """Stop waiting; harmless when the module has been imported."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+
+
+def around_import(name: str, around: Callable[[Callable[[], ModuleType]], object]) -> Callable[[], None]:
+    """Call `around(execute)` when the module `name` is imported for the first time: `execute` executes it, with all
+    that waits for it by now, and returns it; what `around` raises, the import statement raises. Nothing happens if the
+    module is there already.
+
+    Gives back a function that cancels the wait.
+    """
+    finder = AroundImport(name, around)
+    sys.meta_path.insert(0, finder)
+    return finder.cancel
 
 
 def _after_execution(
@@ -123,6 +140,4 @@ def after_import(name: str, action: Callable[[ModuleType], object]) -> Callable[
             return _after_execution(module, spec, action)
         action(module)
         return lambda: None
-    finder = AfterImport(name, action)
-    sys.meta_path.insert(0, finder)
-    return finder.cancel
+    return around_import(name, lambda execute: action(execute()))

@@ -172,6 +172,7 @@ def rerun_side(
             batches=find_kept(plan, recording.BATCHES),
             enough=None,
             kind=kept.trained[0].step_kind,
+            discarded=not keep,
             **{"states_out": "", "states_every": 1, **changes},
         )
         found = run_recorded(plan, side, aside, views, options, watch, ONE_THREAD if side == REFERENCE else "")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchport import standins
 from torchport.patches import Patches
-from torchport.record import recording, snapshot
+from torchport.record import collector, recording, snapshot
 from torchport.record.equal import EqualStart
 from torchport.record.faults import Faults
 from torchport.record.float_status import FloatStatus
@@ -63,6 +63,7 @@ class Options:
     mistakes of `Faults`. `states_out` or `states_in` is the folder of the states of `States`, and `states_every` the
     steps from one to the next. `operators` is a `Wanted`, as JSON has it, for a run whose operators are recorded.
     `on_cpu` are operators of the NPU that the CPU computes (`on_cpu`); None for a run that is not to be looked into.
+    Nothing that a `discarded` run writes is kept.
     """
 
     out: str
@@ -86,6 +87,7 @@ class Options:
     on_cpu: Sequence[str] | None = None
     kind: str = ""
     enough: tuple[int, float] | None = None
+    discarded: bool = False
 
     def to_variable(self) -> str:
         """The value of TORCHPORT_RECORD for a process that is to be recorded so."""
@@ -157,6 +159,8 @@ class Session:
         self._recorder.install()
         if options.side != CUDA:
             standins.install()  # both runs of a port import apex and the like; a GPU has the libraries themselves
+        if options.side in (REFERENCE, PORT):
+            collector.spare_modules()
         atexit.register(self._finish)  # first registered, so it runs after the script's own exit handlers
 
     def _prepare(self, torch: Any, patches: Patches) -> None:
@@ -321,6 +325,8 @@ class Session:
             self._journal.write_event("error", **describe_failure(error, self._sites))
         self._journal.write_event("modules", files=list_user_source_files())
         self._journal.write_event("end", launches=vnpu.launches(), elapsed=self._journal.get_elapsed_seconds())
+        if self._options.discarded:
+            collector.spare_all()
 
 
 def _find_name_device(side: str) -> Callable[[Any], str]:
