@@ -211,14 +211,18 @@ class States(Part):
         return (one for one in [reference() for reference in references] if one is not None)
 
     def _restore_generators(self, saved: dict[str, Any]) -> None:
+        torch = self._torch
+        present = snapshot.host_generators(torch)
+        drawn = [name for name, state in present.items() if name in saved and not _is_same(torch, state, saved[name])]
+        if drawn:
+            where = ", ".join(drawn)
+            self._tell(f"random numbers were drawn in another number than in the run that saved its states ({where})")
         random.setstate(saved["python"])
         numpy = sys.modules.get("numpy")
         if numpy is not None and "numpy" in saved:
             numpy.random.set_state(saved["numpy"])
-        # Setting torch's begins its stream anew (`draws`), which the run that saved it did not.
-        if not self._torch.equal(self._torch.get_rng_state(), saved["torch"]):
-            self._torch.set_rng_state(saved["torch"])
-            self._tell("random numbers were drawn in another number than in the run that saved its states")
+        if "torch" in drawn:  # setting its state begins its stream anew (`draws`), which the run that saved it did not
+            torch.set_rng_state(saved["torch"])
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
@@ -266,6 +270,10 @@ def _copied(torch: Any, value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_copied(torch, one) for one in value]
     return value if isinstance(value, (bool, int, float, str)) else None
+
+
+def _is_same(torch: Any, state: Any, saved: Any) -> bool:
+    return bool(torch.equal(state, saved) if isinstance(state, torch.Tensor) else state == saved)
 
 
 def _restored(torch: Any, present: Any, saved: Any, like: Any) -> Any:
