@@ -161,3 +161,24 @@ def test_a_small_gradient_of_one_batch_has_the_rounding_of_its_neighbours(judge,
         reference=run(used, steps=60, gradient=dip),
     )
     assert data["verdict"] == word, data["reason"]
+
+
+def in_two_stages(events):
+    """From step 30 on another optimizer steps, with a parameter of its own."""
+    yield {"kind": "parameters", "optimizer": 1, "step": 30, "names": ["head.weight"], "sizes": [100]}
+    for event in events:
+        later = event["kind"] == "norms" and event["step"] >= 30
+        yield (
+            event | {name: event[name][:1] for name in ("norm", "gradient", "change")} | {"optimizer": 1}
+            if later
+            else event
+        )
+
+
+def test_the_late_fault_is_one_of_the_stage_that_trains_last(judge):
+    runs = (windows(1e-7), faulty(1e-7, 1.2), run(steps=60))
+    data = judge(*map(in_two_stages, runs))
+    assert data["verdict"] == "holds", data["reason"]
+    assert "5 % of one update (also in step 46)" in data["reason"]
+    (late,) = select_rows(data, "late")
+    assert [one["name"] for one in late["noticed"]] == ["head.weight"]

@@ -209,12 +209,27 @@ def test_chance_notices_no_small_fault(judge):
 # --- what may pass
 
 
+def test_a_value_that_may_be_anything_is_not_counted_as_compared(judge):
+    """A bias before a BatchNorm: its gradient is rounding alone."""
+    rounding = run(
+        *MADE,
+        gradient=lambda step, number: 1 + (0.4 * (-1) ** step if number == 1 else 0.01 * (step == 12 and number == 2)),
+        change=lambda step, number: 1 + 0.05 * (step == 6) + 0.02 * (step == 19),
+        loss=lambda step: 1 + 0.02 * (step == 19),
+    )
+    data = judge(run(device="npu"), rounding)
+    assert data["verdict"] == "holds", data["reason"]
+    (gradients,) = [row for row in data["quantities"] if row["kind"] == "gradient"]
+    assert (gradients["compared"], gradients["allowed"] < 1) == (40, True)
+    assert data["unchecked"] == ["the gradients of fc1.bias (they are rounding alone)"]
+
+
 def test_equal_runs_and_what_they_would_have_noticed(judge):
     data = judge(run(device="npu"))
     assert (data["verdict"], data["codes"]) == ("holds", [])
     assert data["reason"] == (
         "20 optimizer steps compared one by one, float32; would have noticed 5 % of one update, 1 % of one layer's "
-        "gradient (fc2.weight) and one sample of the batch replaced"
+        "gradient and one sample of the batch replaced"
     )
     assert [row["noticed"][0]["kind"] for row in data["controls"]["rows"][:2]] == ["change", "gradient"]
     assert {one["kind"] for one in data["controls"]["rows"][2]["noticed"]} == {"loss", "gradient", "change"}

@@ -98,23 +98,32 @@ def judge_late_fault(
     """Whether the first fault that was noticed would have been, too, in the last steps of the port, which went on from
     states of the original's at `restarts`: by the bounds that hold there, as the control run ends before, or by how
     near the port is to the original in all of its steps."""
-    known = {(pair.key[0], pair.reference.name): pair for pair in pairs}
     for row in rows:
-        places = [(one, pair) for one in row.noticed if (pair := known.get((one.kind, one.name))) is not None]
+        places = list(_find_late_places(row, pairs))
         if not restarts or row.step is None or not places:
             continue
-        end = max(at for _, pair in places for at in pair.reference.at[: len(pair.allowed)])
+        end = max((at for _, pair in places for at in pair.reference.at[: len(pair.allowed)]), default=0)
         step = min(restarts[-1] + row.step, end)
         near = [_near(row.name, pair.key, max(pair.errors, default=math.inf), yardstick) for _, pair in places]
         noticed = [
-            dataclasses.replace(one, allowed=least)
-            for (one, pair), most in zip(places, near, strict=True)
+            Noticed(pair.key[0], pair.reference.name, error, least)
+            for (error, pair), most in zip(places, near, strict=True)
             for at, bound in zip(pair.reference.at, pair.allowed, strict=False)
-            if at == step and one.error > (least := min(bound, most))
+            if at == step and error > (least := min(bound, most))
         ]
-        words = f"{row.words} in step {step}"
-        return [ControlRow(LATE, words, step, row.where, noticed=tuple(noticed))]
+        noticed.sort(key=lambda one: one.allowed / one.error)
+        return [ControlRow(LATE, f"{row.words} in step {step}", step, row.where, noticed=tuple(noticed[:SHOWN]))]
     return []
+
+
+def _find_late_places(row: ControlRow, pairs: Iterable[Pair]) -> Iterator[tuple[float, Pair]]:
+    """The quantities that may notice the fault of `row` in the last steps, and by how much it would change each: an
+    update is that of whichever optimizer steps there, a later stage's too."""
+    if row.noticed and row.name == UPDATE:
+        yield from ((SHARES[UPDATE], pair) for pair in pairs if pair.key[0] == CHANGE)
+        return
+    known = {(pair.key[0], pair.reference.name): pair for pair in pairs}
+    yield from ((one.error, known[place]) for one in row.noticed if (place := (one.kind, one.name)) in known)
 
 
 def judge_exact_faults(reference: Process, control: Process, *, chance: bool) -> list[ControlRow]:
@@ -162,11 +171,16 @@ def report_unnoticed_faults(rows: Iterable[ControlRow]) -> Iterator[Finding]:
 
 
 def describe_noticed_changes(rows: Iterable[ControlRow]) -> str:
-    """The smallest changes that were noticed, as a part of a sentence; "" where none was."""
-    words = [row.words + (f" ({row.where})" if row.where else "") for row in rows if row.noticed]
-    if not words:
-        return ""
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+    """The smallest changes that were noticed, as a part of a sentence; "" where none was. The rows have the parameters
+    that were changed."""
+    noticed = [row for row in rows if row.noticed]
+    late = {row.words.removesuffix(f" in step {row.step}"): row.step for row in noticed if row.name == LATE}
+    words = [
+        row.words + (f" (also in step {late[row.words]})" if row.words in late else "")
+        for row in noticed
+        if row.name != LATE
+    ]
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def _noticed(

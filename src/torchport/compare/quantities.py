@@ -27,6 +27,7 @@ from torchport.record.recording import Process, Recording
 from torchport.results.comparison import Difference, Place, Quantity
 
 MOST_FIRST = 20
+SAYS_NOTHING = 1.0  # relative: by such a bound a value may be anything, zero too
 # The first of several that differ in the same step is what explains the others.
 ORDER = (UPLOAD, INPUTS, OUTPUT, LOSS, GRADIENT, CHANGE)
 _WHAT = {
@@ -157,14 +158,15 @@ def _values(pair: Pair, place: int) -> str:
 
 
 def summarize_quantities(both: Sequence[Compared]) -> Iterator[Quantity]:
-    """For each kind of quantity: the number of values compared, and the worst against its bound."""
+    """For each kind of quantity: the number of values compared, and the worst against its bound; values that rounding
+    alone makes are left out."""
     for kind in ORDER:
         pairs = [(one, pair) for one in both for pair in one.select_pairs(kind)]
         judged = [
             (error_, bound, one, pair, place)
             for one, pair in pairs
             for place, (error_, bound) in enumerate(zip(pair.errors, pair.allowed, strict=True))
-            if math.isfinite(bound)
+            if bound < SAYS_NOTHING or error_ > bound
         ]
         if not judged:
             continue
