@@ -21,7 +21,7 @@ first = Node(); first.itself = first
 """
 AFTER = """
 import gc
-from torchport.record import collector
+from torchport import collector
 collector.spare_modules()
 {before}
 try:

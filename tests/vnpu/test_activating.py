@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport import vnpu
+from torchport import startup, vnpu
 
 SOURCE = Path(vnpu.__file__).parents[2]
 ADD = "(torch.ones(2, 2).npu() + 1).cpu().sum().item()"
@@ -48,6 +48,12 @@ def test_in_a_process() -> None:
 def test_import_prints_nothing() -> None:
     code = "import torchport.vnpu; torchport.vnpu.activate(); import torch; torch.npu.device_count()"
     assert python(code, TORCH_NPU_WARNING_DISABLE="0") == ""
+
+
+def test_the_garbage_collector_is_kept_off_torch() -> None:
+    seen = "import gc; print(gc.isenabled(), gc.get_freeze_count() > 100_000)"
+    assert python(f"import torchport.vnpu; torchport.vnpu.activate(); import torch; {seen}") == "True True\n"
+    assert python(f"import torch_npu; {seen}", PYTHONPATH=f"{startup.FOLDER}:{SOURCE}") == "True True\n"
 
 
 def test_activation_again_and_after_the_import_is_harmless() -> None:

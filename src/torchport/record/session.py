@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchport import standins
+from torchport import collector, standins
 from torchport.patches import Patches
-from torchport.record import collector, recording, snapshot
+from torchport.record import recording, snapshot
 from torchport.record.equal import EqualStart
 from torchport.record.faults import Faults
 from torchport.record.float_status import FloatStatus

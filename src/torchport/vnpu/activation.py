@@ -22,6 +22,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchport.collector import spare_modules
 from torchport.errors import TorchportError
 from torchport.on_import import before_import
 from torchport.vnpu import homes
@@ -71,6 +72,8 @@ def activate(force: bool = False, *, mindspore: bool = False) -> Backend:
         _check_loaded(backend)
         return backend
     os.environ.update(_environment(backend, os.environ))
+    if backend.kind is Kind.VNPU and "torch" not in sys.modules:
+        spare_modules()
     if backend.libraries is not None:
         before_import((EXTENSION,), functools.partial(_preload, backend.kind, backend.libraries))
     return backend
