@@ -35,12 +35,12 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (tmp_path / name).mkdir()
         return tmp_path / name
 
-    def make(port: Any, control: Any, **more: Any) -> tuple[str, list[str]]:
+    def make(port: Any, control: Any, first: Any = (), **more: Any) -> tuple[str, list[str]]:
         asked: list[str] = []
         records: dict[str, Recording] = {
             name: write(folder(name), events) for name, events in {"npu": port, "control": control, **more}.items()
         }
-        reference = write(folder("reference"), run(steps=60))
+        reference = write(folder("reference"), run(*first, steps=60))
 
         def longer(*_: Any, least: int = 0) -> Recording:
             asked.append(f"noise {least}")
@@ -76,6 +76,24 @@ def test_equal_runs_ask_for_nothing(judge: Any) -> None:
 def test_a_fault_in_the_control_runs_steps_asks_for_nothing(judge: Any) -> None:
     port = windows(1e-7, gradient=lambda step, number: 1.01 if step == 3 else 1.0)
     assert judge(port, faulty(1e-7, 1.2)) == ("does not hold", [])
+
+
+HALF = {"kind": "precision", "dtype": "float16"}
+
+
+@pytest.mark.parametrize(("size", "word"), [(1e-4, "does not hold"), (3e-3, "holds")])
+def test_in_half_precision_an_early_difference_is_measured_too(judge: Any, size: float, word: str) -> None:
+    """In one step of many, rounding puts an activation to the other side of a ReLU; the control run had no such step."""
+    now_and_then = lambda step, number: 1 + size * (step == 27 and number == 2)  # noqa: E731
+    found = judge(
+        run(
+            HALF, *RESTARTS, device="npu", steps=60, gradient=lambda step, number: 1 + 0.01 * ((step, number) == (3, 2))
+        ),
+        faulty(1e-7, 1.2, gradient=0.05),
+        noise=run(HALF, *RESTARTS, steps=60, gradient=now_and_then),
+        first=[HALF],
+    )
+    assert found == (word, ["noise 4"])
 
 
 @pytest.mark.parametrize(("size", "word"), [(1e-7, "does not hold"), (3e-3, "holds")])

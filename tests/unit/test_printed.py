@@ -87,3 +87,22 @@ def test_a_larger_difference_that_is_allowed_hides_none_that_comes_later() -> No
 
 def test_outputs_without_numbers_are_no_row() -> None:
     assert differs("done\n", reference="done\n") is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "port", "points", "equal"),
+    [
+        ("epoch 1: loss 1.64, acc 46.88, scale 65536", "epoch 1: loss 1.64, acc 47.92, scale 65536", 1.5, True),
+        ("val accuracy 0.4688", "val accuracy 0.4792", 1.5, True),
+        ("epoch 1: loss 1.64, acc 46.88, scale 65536", "epoch 1: loss 1.64, acc 48.92, scale 65536", 1.5, False),
+        ("epoch 1: loss 1.64, acc 46.88, scale 65536", "epoch 1: loss 1.64, acc 47.92, scale 65536", 0.0, False),
+        ("epoch 1: loss 46.88", "epoch 1: loss 47.92", 1.5, False),
+        ("val accuracy 0.4688", "val accuracy 0.52", 1.5, False),
+    ],
+)
+def test_in_half_precision_a_share_of_samples_may_differ_by_points(
+    reference: str, port: str, points: float, equal: bool
+) -> None:
+    row = compare_printed(reference, port, 1e-2, points=points)
+    assert row is not None
+    assert row.equal is equal

@@ -25,6 +25,7 @@ MOST = 0.1
 # Rounding to half precision leaves about as much of a gradient in each step, so where one batch has a small gradient
 # the difference is related to the median of so many steps.
 RECENT = 5
+HALF_WINDOW = 10  # steps that are one sample in half precision, where the run with noise went on from states
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,8 +166,11 @@ class Yardstick:
             for offset, error in zip(count_since_restart(reference, self._restarts), clean, strict=False):
                 windows[offset] = max(windows.get(offset, 0.0), error)
             clean = list(windows.values())
-        # One sample of noise may be small by chance.
-        start = max(clean[: self._tolerance.together], default=0.0)
+        # One sample of noise may be small by chance; that the run was made says that the first ones were too few.
+        together = self._tolerance.together
+        if self._restarts and together > 1:
+            together = HALF_WINDOW
+        start = max(clean[:together], default=0.0)
         return [max(start, value) for value in accumulate(clean, max)]
 
     def _measured(self, kind: str, spread: Sequence[float], steps: int, floor: float) -> Iterator[float]:

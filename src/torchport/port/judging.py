@@ -64,9 +64,9 @@ class _Judge:
         if may_force and _is_drowned(result):
             may_force = False
             result = self._force_steps()
-        late = _find_late_difference(result, self._control)
-        if late is not None or (_has(result, AMPLIFIED) and not result.data.forced):
-            result = self._measure_longer(late or 0)
+        first = _find_unmeasured_difference(result, self._control)
+        if first is not None or (_has(result, AMPLIFIED) and not result.data.forced):
+            result = self._measure_longer(first or 0)
             if may_force and _is_drowned(result):
                 result = self._force_steps()
         return result
@@ -79,11 +79,13 @@ class _Judge:
             self._compare = functools.partial(self._compare, forced=forced)
         return self._compare()
 
-    def _measure_longer(self, late: int) -> Result[Comparison]:
-        """Run the original with noise as far as step `late` at least, and compare by that run as well."""
-        self._progress.note("a later step differs: the original runs once more, with noise, to measure rounding there")
+    def _measure_longer(self, step: int) -> Result[Comparison]:
+        """Run the original with noise as far as `step` at least, and compare by that run as well."""
+        self._progress.note(
+            "a step differs that the control run says too little of: the original runs once more, with noise"
+        )
         longer = controls.run_with_noise(
-            self._plan, self._make_folder(NOISE), self._progress, self._formats, least=late + 1
+            self._plan, self._make_folder(NOISE), self._progress, self._formats, least=step + 1
         )
         self._compare = functools.partial(self._compare, longer=longer)
         return self._compare()
@@ -104,15 +106,18 @@ def _has(result: Result[Comparison], code: str) -> bool:
     return any(finding.code == code for finding in result.findings)
 
 
-def _find_late_difference(result: Result[Comparison], control: ControlRun) -> int | None:
-    """The first step that speaks against the port, if the control run did not come that far."""
+def _find_unmeasured_difference(result: Result[Comparison], control: ControlRun) -> int | None:
+    """The first step that speaks against the port, if the control run says too little of it: it did not come that far,
+    or computes in half precision, where now and then rounding puts an activation to the other side of a ReLU, and its
+    few steps may have had none of these."""
     found = [
         int(finding.evidence["step"])
         for finding in result.findings
         if finding.severity is Severity.ERROR and finding.code in MEASURED and "step" in finding.evidence
     ]
     first = min(found, default=0)
-    return first if first >= control.steps > 0 else None
+    is_half = bool(found) and result.data.tolerance["dtype"] != "float32"
+    return first if control.steps and (is_half or first >= control.steps) else None
 
 
 def _fitting_control(

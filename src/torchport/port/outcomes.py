@@ -28,15 +28,25 @@ AGAIN = "again"  # below compare/, the original's run to its end
 
 
 def compare_outcomes(
-    reference: Path, port: Path, tolerance: float = TOLERANCE, again: Path | None = None, times: float = 1.0
+    reference: Path,
+    port: Path,
+    tolerance: float = TOLERANCE,
+    again: Path | None = None,
+    times: float = 1.0,
+    points: float = 0.0,
 ) -> list[FileRow]:
     """Compare the files and the printed numbers of two runs, by their folders; numbers may differ by `tolerance`.
     `again` is the folder of another run of the original: a number that is at most `times` as far away as that run's
-    counts as equal."""
+    counts as equal, and so does a printed share of samples that is at most `points` of a hundred away."""
     measured = None if again is None else Again(again / runs.FILES, times)
     rows = compare_files(reference / runs.FILES, port / runs.FILES, measured, tolerance)
     printed = compare_printed(
-        _read_output(reference), _read_output(port), tolerance, None if again is None else _read_output(again), times
+        _read_output(reference),
+        _read_output(port),
+        tolerance,
+        None if again is None else _read_output(again),
+        times,
+        points,
     )
     return [*rows, *([] if printed is None else [printed])]
 
@@ -78,8 +88,10 @@ def judge_outcomes(
     aside.mkdir()
     if controls.run_to_the_end(plan, aside, progress, formats).status:
         return [_leave_open(row, "the original, run again, failed") for row in rows]
-    times = TOLERANCES[comparison.tolerance["dtype"]].spread
-    return compare_outcomes(plan.kept_in(REFERENCE), plan.kept_in(NPU), choose_tolerance(comparison), aside, times)
+    allowed = TOLERANCES[comparison.tolerance["dtype"]]
+    points = allowed.points if allowed.run is None else 0.0  # as of what is printed last
+    folders = plan.kept_in(REFERENCE), plan.kept_in(NPU)
+    return compare_outcomes(*folders, choose_tolerance(comparison), aside, allowed.spread, points)
 
 
 def report_outcomes(rows: Iterable[FileRow], *, alone: bool) -> Iterator[Finding]:

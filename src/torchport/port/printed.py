@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from torchport.compare.printed import split_lines
+from torchport.compare.printed import Kind, printed_metrics, split_lines
 from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
 from torchport.results.port import FileRow
 
@@ -23,14 +23,14 @@ MOST_LINES = 20_000
 
 
 def compare_printed(
-    reference: str, port: str, tolerance: float, again: str | None = None, times: float = 1.0
+    reference: str, port: str, tolerance: float, again: str | None = None, times: float = 1.0, points: float = 0.0
 ) -> FileRow | None:
     """The largest difference of a number, relative to the larger; None if no line of both has a number.
 
     Numbers may differ by `tolerance`, or by `times` the difference of the same line in `again`, the output of
-    another run of the original. Lines are left out if their words do not occur equally often in all outputs: progress
-    bars, warnings. Only lines that the port lacks, with nothing in their place, are a difference: a training that did
-    not stop early, an evaluation that was left out.
+    another run of the original; a share of samples, such as an accuracy, by `points` of a hundred. Lines are left out
+    if their words do not occur equally often in all outputs: progress bars, warnings. Only lines that the port lacks,
+    with nothing in their place, are a difference: a training that did not stop early, an evaluation that was left out.
     """
     outputs = [[line for line in split_lines(output) if line.strip()] for output in (reference, port)]
     sides = [_by_words(output) for output in outputs]
@@ -48,9 +48,9 @@ def compare_printed(
         if more is not None:
             if len(more.get(words, [])) != len(rows):
                 continue
-            allowed = max([tolerance, *(times * one for one, _ in _differences(words, rows, more[words]))])
+            allowed = max([tolerance, *(times * one for one, _ in _differences(words, rows, more[words], points))])
         compared += len(rows)
-        found += [(difference, allowed, text) for difference, text in _differences(words, rows, others)]
+        found += [(difference, allowed, text) for difference, text in _differences(words, rows, others, points)]
     if not compared:
         return None
     worst, note, apart = pick_worst(found)
@@ -70,12 +70,25 @@ def _list_missing(shorter: int, theirs: Lines, ours: Lines, again: Lines | None)
             yield theirs[words][-1][0]
 
 
-def _differences(words: str, rows: list[Line], others: list[Line]) -> Iterator[tuple[float, str]]:
+def _differences(words: str, rows: list[Line], others: list[Line], points: float) -> Iterator[tuple[float, str]]:
     counts = _find_counts(words)
     for (line, numbers), (_, theirs) in zip(rows, others, strict=True):
+        shares = _find_shares(line) if points else {}
         for place, (number, other) in enumerate(zip(numbers, theirs, strict=True)):
+            if abs(float(number) - float(other)) <= points * shares.get(float(number), 0.0):
+                continue
             difference = _measure(number, other, any_size=place in counts)
             yield difference, f"{other} against {number} in the line {line!r}"
+
+
+def _find_shares(line: str) -> dict[float, float]:
+    """The numbers of a line that are shares of samples, and a point of a hundred in the unit of each."""
+    metrics = [metric for values in printed_metrics(line).values() for metric in values]
+    return {
+        metric.value: 1.0 if metric.percent or abs(metric.value) > 1 else 0.01
+        for metric in metrics
+        if metric.kind is Kind.SHARE and metric.total is None
+    }
 
 
 def _find_counts(words: str) -> set[int]:
