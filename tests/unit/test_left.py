@@ -23,7 +23,7 @@ from torchport.checkpoints import tensors
 from torchport.checkpoints.pickled import read_checkpoint
 from torchport.checkpoints.tensors import Tensor, Unreadable, relative_difference
 from torchport.port.left import FileRow, compare_files
-from torchport.port.texts import compare_texts
+from torchport.port.texts import NUMBER, compare_texts, mask_text
 
 
 @pytest.fixture
@@ -357,6 +357,14 @@ def test_names_with_dates_belong_together(runs: tuple[Path, Path]) -> None:
     (runs[1] / "model_2.txt").write_text("1")
     (runs[0] / "model_1.txt").write_text("1")  # a step, not a date
     assert [row.equal for row in compare_files(*runs)].count(False) == 2
+
+
+@pytest.mark.parametrize("word", ["x", "1", "a/b", "1.", "1x"])
+def test_a_word_of_a_megabyte(word: str) -> None:
+    """base64 in a log: where a pattern looks for its word from each letter anew, this takes hours."""
+    text = word * (1_000_000 // len(word))
+    assert mask_text(f"{text} 3 s") in (f"{text} ~", "~ ~")
+    assert len(NUMBER.findall(f"{text}!")) <= 1
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), max_size=5), st.floats(1e-9, 1e-4))

@@ -70,7 +70,8 @@ ORIGINAL = (
 )
 # Words of the virtual NPU where it, and not the hardware, has a gap.
 VIRTUAL_GAP = re.compile(
-    r"[^\n.]*\b[Tt]he virtual NPU (?:does not|lacks|has no)[^\n]*|[^\n]*virtual NPU[^\n]*(?:not implement|lacks)[^\n]*"
+    r"(?<![^\n.])[^\n.]*\b[Tt]he virtual NPU (?:does not|lacks|has no)[^\n]*"
+    r"|(?<![^\n])[^\n]*virtual NPU[^\n]*(?:not implement|lacks)[^\n]*"
 )
 
 

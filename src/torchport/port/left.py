@@ -284,7 +284,7 @@ def _difference(one: object, other: object) -> float | str | None:
         except OverflowError:
             return 0.0 if one == other else math.inf
     if isinstance(one, str) and isinstance(other, str):
-        if mask_text(one) == mask_text(other):
+        if one == other or mask_text(one) == mask_text(other):
             return 0.0
         difference, place = compare_texts(one, other)
         return place if place else difference

@@ -14,21 +14,22 @@ from torchport.checkpoints.tensors import Unreadable
 
 LARGEST = 64 << 20  # bytes of a text that is looked into
 FLOOR = 1e-3  # numbers nearer to zero are compared as if they were this
-# What two runs of one program do not share: when, where and how fast.
+# Two runs of one program do not share when, where and how fast they run. A pattern of words of any length begins where
+# a word begins, and a run of digits ends where the digits end: a line of base64 has a megabyte without a blank.
 MASKS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"[^\s'\"(=]*/(?:reference|npu)(?:\.unfinished)?/(?:view|files)(?=/|\b)",
+        r"(?<![^\s'\"(=])[^\s'\"(=]*/(?:reference|npu)(?:\.unfinished)?/(?:view|files)(?=/|\b)",
         r"\b\d{4}-\d\d-\d\d(?:[T _]\d\d[:-]\d\d[:-]\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?",
         r"\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b",
         r"\b(?:time|elapsed|duration|eta|speed|throughput|took|timestamp)\w*\W{1,4}[-+\d.e]+",
-        r"\b\d+(?:\.\d+)?\s?(?:s|ms|us|µs|secs?|seconds?|min|minutes?|hours?|it/s|s/it|[kmg]i?b(?:/s)?|\w+/s(?:ec)?)\b",
+        r"\b\d++(?:\.\d++)?\s?(?:s|ms|us|µs|secs?|seconds?|min|minutes?|hours?|it/s|s/it|[kmg]i?b(?:/s)?|\w*/s(?:ec)?)\b",
         r"\b1[6-9]\d{8}(?:\.\d+)?\b",
         r"\b0x[0-9a-f]{6,}\b",
         r"\b(?:cuda|npu|cpu)(?::\d+)?\b",
     )
 )
-NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?(?!\w)|\bnan\b|[-+]?\binf\b", re.IGNORECASE)
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?(?!\w)|\bnan\b|[-+]?\binf\b", re.IGNORECASE)
 TIMED = re.compile(
     r"time|second|elapsed|duration|\bdate|stamp|speed|throughput|per_sec|/s\b|fps|\beta\b|memory|\bpid\b|host|uuid",
     re.IGNORECASE,

@@ -28,7 +28,7 @@ _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|!|script[ \t]+(?:bash|sh))\b.*")
 _SHELL_LINE = re.compile(r"[ \t]*(?:!|%(?:env|set_env|run)(?=[ \t]))")
 # Magic that runs the rest of its line as Python.
 _STATEMENT = re.compile(r"%(?:time|timeit|prun|memit)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+(?=[^\s-])")
-_MAGIC = re.compile(r"^([ \t]*)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)
+_MAGIC = re.compile(r"^([ \t]*+)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
