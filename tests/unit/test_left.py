@@ -359,6 +359,48 @@ def test_names_with_dates_belong_together(runs: tuple[Path, Path]) -> None:
     assert [row.equal for row in compare_files(*runs)].count(False) == 2
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("events.out.tfevents.1795841189.vm.19321.0", "events.out.tfevents.1795841209.vm.203.0"),
+        ("events.out.tfevents.2026112800.vm.7.0", "events.out.tfevents.1795841209.gpu-01.203.0"),
+        (
+            "runs/1795841189.4731/events.out.tfevents.1795841189.vm.2.1",
+            "runs/1795841199.47/events.out.tfevents.1.vm.7.1",
+        ),
+        ("20261128ab/log.txt", "0f3c11d2e9/log.txt"),
+        ("12345678-1234-4123-8123-1234567890ab.txt", "a2345678-b234-c123-d123-e234567890ab.txt"),
+        (
+            "wandb/offline-run-20261128_052947-123456ab/run-123456ab.wandb",
+            "wandb/offline-run-20261128_053001-x/run-x.wandb",
+        ),
+    ],
+)
+def test_the_longer_of_two_names_by_chance_counts(runs: tuple[Path, Path], one: str, other: str) -> None:
+    other = other.replace("-x", "-k3vq0mzt")
+    for folder, name in zip(runs, (one, other), strict=True):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("1")
+    (row,) = compare_files(*runs)
+    assert (row.name, row.equal) == (one, True)
+
+
+def test_counts_pair_by_size(runs: tuple[Path, Path]) -> None:
+    for folder, second in zip(runs, (1795841189, 1795841207), strict=True):
+        for place in range(12):
+            name = f"events.out.tfevents.{second + (place > 9 and folder == runs[1])}.vm.7.{place}"
+            (folder / name).write_text(str(place))
+    assert [row.equal for row in compare_files(*runs)] == [True] * 12
+
+
+@pytest.mark.parametrize("name", ["events.out.tfevents.1795841189.vm.1.0", "wandb/run-abcd1234.wandb"])
+def test_scalars_that_the_port_does_not_log_differ(runs: tuple[Path, Path], name: str) -> None:
+    (runs[0] / name).parent.mkdir(exist_ok=True)
+    (runs[0] / name).write_text("1")
+    (row,) = compare_files(*runs)
+    assert (row.equal, row.note) == (False, "only the original's run wrote it")
+
+
 @pytest.mark.parametrize("word", ["x", "1", "a/b", "1.", "1x"])
 def test_a_word_of_a_megabyte(word: str) -> None:
     """base64 in a log: where a pattern looks for its word from each letter anew, this takes hours."""

@@ -50,11 +50,25 @@ JUDGED = NUMBERS | {"text", "file"}
 # torch_npu's GradScaler keeps one number more than torch's (torch_npu/npu/amp/grad_scaler.py, 2.13).
 OWN_TO_NPU = re.compile(r"(?:^|\.)scaler\w*\.dynamic$|^dynamic$")
 RANDOM_STATE = re.compile(r"(?:^|[._])rng(?:[._]|$)|_rng|rng_state|random_state", re.IGNORECASE)  # each device's own
-# Parts of names that say when, where or which time a run was.
+# Parts of names that say when, where or which time a run was. The first that fits is taken, so the longer ones come
+# first: the time in TensorBoard's names begins like a date, and so may an identity.
 NAMED_BY_CHANCE = re.compile(
-    r"\d{4}-?\d\d-?\d\d|\d\d[-:]\d\d[-:]\d\d|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[\w.-]+|(?<!\d)\d{6}(?!\d)|\d{9,}"
-    r"|(?<=tfevents\.).*|(?<![0-9a-z])[0-9a-f]{8,}(?![0-9a-z])|(?<=-)[0-9a-z]{8}(?=$|/|\.wandb$)"
+    "|".join(
+        (
+            r"(?<=tfevents\.).*",
+            r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[\w.-]+",  # a folder of SummaryWriter's, with the host's name
+            r"(?<![0-9a-z])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-z])",  # UUID
+            r"1[6-9]\d{8}\.\d+",  # time.time()
+            r"(?<![0-9a-z])[0-9a-f]{8,}(?![0-9a-z])",
+            r"(?<=-)[0-9a-z]{8}(?=$|/|\.wandb$)",  # wandb
+            r"\d{8,}",  # a date without hyphens, too
+            r"\d{4}-\d\d-\d\d",
+            r"\d\d[-:]\d\d[-:]\d\d",
+            r"(?<!\d)\d{6}(?!\d)",
+        )
+    )
 )
+DIGITS = re.compile(r"(\d+)")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,7 +120,7 @@ def compare_files(
                 row = dataclasses.replace(row, note=_and(row.note, f"the port's is {other}"))
             rows.append(row)
             continue
-        equal = None if _kind(name) in (*LOGS, "tracker") else False
+        equal = None if _kind(name) == "tracker" else False
         left = _size(reference / one) if one is not None else ""
         right = _size(port / other) if other is not None else ""
         note = f"only the {'original' if left else 'port'}'s run wrote it"
@@ -138,10 +152,15 @@ def _pairs(one: list[str], other: list[str]) -> list[tuple[str, str | None, str 
                 sides[NAMED_BY_CHANCE.sub("*", name)][side].append(name)
     for masked_name, (left, right) in sides.items():
         if "*" in masked_name and len(left) == len(right):
-            pairs += [(a, a, b) for a, b in zip(left, right, strict=True)]
+            pairs += [(a, a, b) for a, b in zip(*map(_sort_by_numbers, (left, right)), strict=True)]
         else:
             pairs += [*((name, name, None) for name in left), *((name, None, name) for name in right)]
     return sorted(pairs, key=lambda pair: pair[0])
+
+
+def _sort_by_numbers(names: list[str]) -> list[str]:
+    """Sorted so that a later time and a higher count come later, however many digits they have."""
+    return sorted(names, key=lambda name: [int(part) if part.isdecimal() else part for part in DIGITS.split(name)])
 
 
 def _kind(name: str) -> str:
