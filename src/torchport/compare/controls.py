@@ -112,7 +112,8 @@ def judge_late_fault(
             if at == step and error > (least := min(bound, most))
         ]
         noticed.sort(key=lambda one: one.allowed / one.error)
-        return [ControlRow(LATE, f"{row.words} in step {step}", step, row.where, noticed=tuple(noticed[:SHOWN]))]
+        words = f"{row.words} in step {step}"
+        return [ControlRow(LATE, words, step, row.where, noticed=tuple(noticed[:SHOWN]), repeats=row.name)]
     return []
 
 
@@ -174,9 +175,9 @@ def describe_noticed_changes(rows: Iterable[ControlRow]) -> str:
     """The smallest changes that were noticed, as a part of a sentence; "" where none was. The rows have the parameters
     that were changed."""
     noticed = [row for row in rows if row.noticed]
-    late = {row.words.removesuffix(f" in step {row.step}"): row.step for row in noticed if row.name == LATE}
+    late = {row.repeats: row.step for row in noticed if row.name == LATE}
     words = [
-        row.words + (f" (also in step {late[row.words]})" if row.words in late else "")
+        row.words + (f" (also in step {late[row.name]})" if row.name in late else "")
         for row in noticed
         if row.name != LATE
     ]

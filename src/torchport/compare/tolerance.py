@@ -22,6 +22,7 @@ class Tolerance:
     floors: Mapping[str, float]  # by kind of quantity: allowed in the steps of the control run whatever it shows
     spread: float  # how many times as far from the original as the control run the port may be
     together: int  # the first steps of the control run that are one sample: noise may be small by chance in one
+    resumed: int  # the same of a control run that goes on from states: so many steps of each window
     first_steps: int  # without a control run, or after its steps: how many steps the tight bound covers
     first: float  # relative error of the loss in each of them
     run: float | None  # relative error of the loss in each later step; None: compare the means
@@ -41,9 +42,9 @@ _BFLOAT16 = {LOSS: 1e-3, OUTPUT: 4e-3, GRADIENT: 4e-3, CHANGE: 4e-3, INPUTS: 4e-
 TOLERANCES = {
     row.dtype: row
     for row in (
-        Tolerance("float32", _FLOAT32, 20.0, 1, 50, first=1e-4, run=1e-2, points=0.5),
-        Tolerance("float16", _FLOAT16, 4.0, 5, 5, first=1e-2, run=None, points=1.5),
-        Tolerance("bfloat16", _BFLOAT16, 4.0, 5, 5, first=5e-2, run=None, points=1.5),
+        Tolerance("float32", _FLOAT32, 20.0, 1, 1, 50, first=1e-4, run=1e-2, points=0.5),
+        Tolerance("float16", _FLOAT16, 4.0, 5, 10, 5, first=1e-2, run=None, points=1.5),
+        Tolerance("bfloat16", _BFLOAT16, 4.0, 5, 10, 5, first=5e-2, run=None, points=1.5),
     )
 }
 # Without a control run, norms and uploads are held to this in the first steps.

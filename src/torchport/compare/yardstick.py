@@ -25,7 +25,6 @@ MOST = 0.1
 # Rounding to half precision leaves about as much of a gradient in each step, so where one batch has a small gradient
 # the difference is related to the median of so many steps.
 RECENT = 5
-HALF_WINDOW = 10  # steps that are one sample in half precision, where the run with noise went on from states
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,9 +166,7 @@ class Yardstick:
                 windows[offset] = max(windows.get(offset, 0.0), error)
             clean = list(windows.values())
         # One sample of noise may be small by chance; that the run was made says that the first ones were too few.
-        together = self._tolerance.together
-        if self._restarts and together > 1:
-            together = HALF_WINDOW
+        together = self._tolerance.resumed if self._restarts else self._tolerance.together
         start = max(clean[:together], default=0.0)
         return [max(start, value) for value in accumulate(clean, max)]
 

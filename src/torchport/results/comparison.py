@@ -134,7 +134,8 @@ class Noticed:
 class ControlRow:
     """One fault of the control run: where it was put, and the quantities that noticed it, the clearest first.
 
-    `possible` is false if the script has no place for it; `why` says why.
+    `possible` is false if the script has no place for it; `why` says why. `repeats` names the fault that a late one is
+    the same as.
     """
 
     name: str
@@ -144,6 +145,7 @@ class ControlRow:
     possible: bool = True
     why: str = ""
     noticed: tuple[Noticed, ...] = ()
+    repeats: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

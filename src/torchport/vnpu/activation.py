@@ -72,7 +72,7 @@ def activate(force: bool = False, *, mindspore: bool = False) -> Backend:
         _check_loaded(backend)
         return backend
     os.environ.update(_environment(backend, os.environ))
-    if backend.kind is Kind.VNPU and "torch" not in sys.modules:
+    if backend.kind is Kind.VNPU:
         spare_modules()
     if backend.libraries is not None:
         before_import((EXTENSION,), functools.partial(_preload, backend.kind, backend.libraries))
