@@ -7,6 +7,6 @@ namespace vnpu::acl {
 // How many devices this process sees.
 int visible_device_count();
 // Physical number of the visible device `index` (0 <= index < visible_device_count()).
-int physical_device(int index);
+[[gnu::visibility("default")]] int physical_device(int index);
 
 }  // namespace vnpu::acl

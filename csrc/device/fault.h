@@ -33,6 +33,7 @@ enum class FaultKind {
     RankSilent,        // another rank does not take part in a collective
     RankGone,          // another rank has ended
     RanksDisagree,     // ranks called different collectives
+    SharedDevice,      // two ranks of a communicator have one device
     NotReady,          // asked for a result that is not there yet
     Unsupported,       // the virtual NPU does not offer this
     TilingRefused,     // right parameters that the kernel of an operator that is one kernel has no plan for

@@ -20,6 +20,8 @@ struct Introduction {
     uint32_t ranks, rank, address, port;
     int64_t process;
     std::array<char, 64> host;
+    int32_t device;  // the physical number of its device
+    int32_t group;   // torchrun's GROUP_RANK, which tells machines of one name apart
 };
 
 // What it hears then. Whoever is no rank hears nothing.

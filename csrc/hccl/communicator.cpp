@@ -135,6 +135,7 @@ HcclResult result_of(FaultKind kind) {
             return HCCL_E_TIMEOUT;
         case FaultKind::InvalidArgument:
         case FaultKind::RanksDisagree:
+        case FaultKind::SharedDevice:
             return HCCL_E_PARA;
         default:
             return HCCL_E_REMOTE;

@@ -6,6 +6,7 @@
 
 #include "ascendcl/argument.h"
 #include "ascendcl/call.h"
+#include "ascendcl/visible_devices.h"
 #include "device/machine.h"
 #include "hccl/communicator.h"
 #include "hccl/network.h"
@@ -144,6 +145,8 @@ Options options(const HcclCommConfig *config, const Identity &id) {
     return made;
 }
 
+int current_physical_device() { return acl::physical_device(Machine::instance().current().index()); }
+
 HcclComm join(std::unique_ptr<Transport> transport, const Identity &id, const HcclCommConfig *config) {
     return communicators.add(std::make_shared<Communicator>(std::move(transport), Machine::instance().current().index(),
                                                             options(config, id)));
@@ -152,7 +155,7 @@ HcclComm join(std::unique_ptr<Transport> transport, const Identity &id, const Hc
 HcclComm join(const std::shared_ptr<Segment> &segment, uint32_t ranks, uint32_t rank, const HcclCommConfig *config,
               Deadline deadline) {
     segment->lay_out(static_cast<int>(ranks));
-    auto transport = std::make_unique<SharedMemory>(segment, static_cast<int>(rank));
+    auto transport = std::make_unique<SharedMemory>(segment, static_cast<int>(rank), current_physical_device());
     transport->connect(deadline);
     return join(std::move(transport), segment->address().id, config);
 }
@@ -180,7 +183,7 @@ void join_root(uint32_t ranks, const HcclRootInfo *rootInfo, uint32_t rank, cons
     } else {
         const auto mine = pending().take(id);
         out = join(std::make_unique<Network>(id, info.root, mine ? &mine->host : nullptr, static_cast<int>(ranks),
-                                             static_cast<int>(rank), connect_deadline()),
+                                             static_cast<int>(rank), current_physical_device(), connect_deadline()),
                    id, config);
     }
 }
@@ -196,7 +199,8 @@ void join_all(uint32_t count, const int32_t *devices, HcclComm *comms) {
     std::vector<std::unique_ptr<SharedMemory>> transports;
     for (uint32_t rank = 0; rank < count; ++rank) {
         Machine::instance().device(devices[rank]);
-        transports.push_back(std::make_unique<SharedMemory>(segment, static_cast<int>(rank)));
+        const int device = acl::physical_device(devices[rank]);
+        transports.push_back(std::make_unique<SharedMemory>(segment, static_cast<int>(rank), device));
     }
     for (uint32_t rank = 0; rank < count; ++rank) {
         transports[rank]->connect(connect_deadline());

@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "device/fault.h"
+#include "hccl/places.h"
 
 namespace vnpu::hccl {
 namespace {
@@ -17,6 +19,11 @@ std::array<char, 64> host_name() {
     std::array<char, 64> name{};
     gethostname(name.data(), name.size() - 1);
     return name;
+}
+
+int group() {
+    const char *number = std::getenv("GROUP_RANK");
+    return number == nullptr ? 0 : std::atoi(number);
 }
 
 // The root's part: hears every rank, then tells every rank of all. Who comes after a failure is told of it for as long
@@ -78,7 +85,8 @@ std::vector<Introduction> meet(Socket to_root, const Endpoint &root, const Intro
 
 }  // namespace
 
-Network::Network(const Identity &id, const Endpoint &root, const Socket *host, int ranks, int rank, Deadline deadline)
+Network::Network(const Identity &id, const Endpoint &root, const Socket *host, int ranks, int rank, int device,
+                 Deadline deadline)
     : rank_(rank) {
     std::jthread introduction;
     if (host != nullptr)
@@ -86,9 +94,20 @@ Network::Network(const Identity &id, const Endpoint &root, const Socket *host, i
     Socket to_root = Socket::connect(root, deadline);
     const Socket listening = Socket::listen(to_root.local().address);
     const Endpoint mine = listening.local();
-    const Introduction as{
-        id, static_cast<uint32_t>(ranks), static_cast<uint32_t>(rank), mine.address, mine.port, getpid(), host_name()};
+    const Introduction as{id,
+                          static_cast<uint32_t>(ranks),
+                          static_cast<uint32_t>(rank),
+                          mine.address,
+                          mine.port,
+                          getpid(),
+                          host_name(),
+                          device,
+                          group()};
     const auto table = meet(std::move(to_root), root, as, deadline);
+    std::vector<Place> places;
+    for (const Introduction &each : table)
+        places.push_back({fmt::format("{} (group {})", each.host.data(), each.group), each.device});
+    check_places(places);
     for (const Introduction &each : table) {
         peers_.push_back(std::make_unique<Peer>());
         peers_.back()->where = fmt::format("process {} on {}", each.process, each.host.data());

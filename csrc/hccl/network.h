@@ -13,8 +13,9 @@ class Network final : public Transport {
   public:
     // Every rank tells the root where it listens and is told where all do; then each connects to those below it. `host`
     // is the root's listening socket in the one process that has it. Faults: Timeout names missing ranks;
-    // InvalidArgument when ranks contradict each other.
-    Network(const Identity &id, const Endpoint &root, const Socket *host, int ranks, int rank, Deadline deadline);
+    // InvalidArgument when ranks contradict each other; SharedDevice when two have one `device` (physical number).
+    Network(const Identity &id, const Endpoint &root, const Socket *host, int ranks, int rank, int device,
+            Deadline deadline);
     ~Network() override;
 
     int rank() const noexcept override { return rank_; }

@@ -31,6 +31,7 @@ class Segment {
         alignas(kGrain) SharedDoorbell bell;  // rung when a ring of this rank has changed
         std::atomic<State> state;
         std::atomic<pid_t> process;
+        std::atomic<int> device;  // physical number
         alignas(kGrain) std::array<std::atomic<uint64_t>, kChannels> finished;
         std::atomic<uint32_t> restored;  // steps of restore() that it has come to
         std::array<char, 1024> reason;   // why it failed; written before state

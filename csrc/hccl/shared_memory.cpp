@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "device/fault.h"
+#include "hccl/places.h"
 
 namespace vnpu::hccl {
 namespace {
@@ -31,12 +32,14 @@ bool stopped(pid_t process) {
 
 }  // namespace
 
-SharedMemory::SharedMemory(std::shared_ptr<Segment> segment, int rank) : segment_(std::move(segment)), rank_(rank) {
+SharedMemory::SharedMemory(std::shared_ptr<Segment> segment, int rank, int device)
+    : segment_(std::move(segment)), rank_(rank) {
     Segment::Slot &mine = segment_->slot(rank);
     mine.process.store(getpid());
     State absent = State::Absent;
     if (!mine.state.compare_exchange_strong(absent, State::Joined))
         fail(FaultKind::InvalidArgument, "Rank {} has joined this communicator before.", rank);
+    mine.device.store(device);
     take_rings();
     segment_->join();
 }
@@ -82,6 +85,15 @@ void SharedMemory::connect(Deadline deadline) {
         if (processes_->back() < 0 && errno != ESRCH)
             fail(FaultKind::HostOutOfMemory, "pidfd_open failed for rank {}: {}.", peer, std::strerror(errno));
     }
+    check_devices();
+}
+
+void SharedMemory::check_devices() const {
+    std::array<char, 64> host{};
+    gethostname(host.data(), host.size() - 1);
+    std::vector<Place> places;
+    for (int peer = 0; peer < size(); ++peer) places.push_back({host.data(), segment_->slot(peer).device.load()});
+    check_places(places);
 }
 
 void SharedMemory::notify(int peer) noexcept { segment_->slot(peer).bell.ring(); }

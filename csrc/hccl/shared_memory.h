@@ -11,11 +11,12 @@ namespace vnpu::hccl {
 
 class SharedMemory final : public Transport {
   public:
-    // Takes the rank's place. Fault InvalidArgument when somebody else has it.
-    SharedMemory(std::shared_ptr<Segment> segment, int rank);
+    // Takes the rank's place; `device` is the physical number of its device. Fault InvalidArgument when somebody else
+    // has the place.
+    SharedMemory(std::shared_ptr<Segment> segment, int rank, int device);
     ~SharedMemory() override;
 
-    // Waits for all ranks to take theirs. Fault Timeout names those that did not.
+    // Waits for all ranks to take theirs. Faults: Timeout names those that did not; SharedDevice.
     void connect(Deadline deadline);
     const std::shared_ptr<Segment> &segment() const noexcept { return segment_; }
 
@@ -35,6 +36,7 @@ class SharedMemory final : public Transport {
   private:
     SharedMemory(const SharedMemory &collectives, Segment::Channel channel);
     void take_rings();
+    void check_devices() const;
     bool ended(int peer) const noexcept;
     void meet(Deadline deadline);
 

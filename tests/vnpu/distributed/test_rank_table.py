@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ascendcl import acl
 from hccl import FLOAT32, PARAMETER, SUM, UNSUPPORTED, HcclError, Rank, hccl, own_sockets, results
 from waiting import Value, until
 
@@ -186,8 +187,13 @@ def test_a_rank_0_that_gives_up_leaves_no_name(tmp_path: Path, monkeypatch: pyte
 
 
 def others_join(path: bytes) -> None:
-    """Ranks 1 and 2 of the table come, and leave when both are there."""
-    comms = results(2, lambda rank: join(path, rank.number + 1))
+    """Ranks 1 and 2 of the table come, on the devices of these numbers, and leave when both are there."""
+
+    def body(rank: Rank) -> ctypes.c_void_p:
+        acl("aclrtSetDevice", rank.number + 1)
+        return join(path, rank.number + 1)
+
+    comms = results(2, body)
     for comm in comms:
         hccl("HcclCommDestroy", comm)
 

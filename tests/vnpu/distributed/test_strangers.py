@@ -25,7 +25,7 @@ from torchport import vnpu
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("npu")]
 LIMIT = 100_000  # HCCL_CONNECT_TIMEOUT, which no test waits for: a rank that is kept waiting never comes
 ROOT = struct.Struct("<8s 2i 16s 4s H")  # magic; process, file and id of the segment; address and port
-INTRODUCTION = struct.Struct("<16s I I 4s I q 64s")  # id, ranks, rank, address, port, process, host
+INTRODUCTION = struct.Struct("<16s I I 4s I q 64s i i")  # id, ranks, rank, address, port, process, host, device, group
 ANSWER = struct.Struct("<I 1024s")
 FRAME = struct.Struct("<I I")  # leaving, bytes
 
@@ -48,7 +48,9 @@ def parts(info: RootInfo) -> tuple[bytes, int]:
 
 
 def introduction(identity: bytes, rank: int = 1, ranks: int = 2, port: int = 1) -> bytes:
-    return INTRODUCTION.pack(identity, ranks, rank, socket.inet_aton("127.0.0.1"), port, 4321, b"elsewhere" + 55 * b"!")
+    return INTRODUCTION.pack(
+        identity, ranks, rank, socket.inet_aton("127.0.0.1"), port, 4321, b"elsewhere" + 55 * b"!", 1, 1
+    )
 
 
 def connect(port: int, says: bytes = b"") -> socket.socket:

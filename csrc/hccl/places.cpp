@@ -1,0 +1,24 @@
+#include "hccl/places.h"
+
+#include <map>
+#include <utility>
+
+#include "device/fault.h"
+
+namespace vnpu::hccl {
+
+void check_places(std::span<const Place> places) {
+    std::map<std::pair<std::string, int>, size_t> taken;
+    for (size_t rank = 0; rank < places.size(); ++rank) {
+        const Place &place = places[rank];
+        const auto [first, free] = taken.try_emplace({place.node, place.device}, rank);
+        if (!free)
+            fail(
+                FaultKind::SharedDevice,
+                "Rank {} of node {} has the same physical device ID {} as the rank {}. Each rank needs a device of its "
+                "own: call torch.npu.set_device(int(os.environ[\"LOCAL_RANK\"])) before init_process_group.",
+                first->second, place.node, place.device, rank);
+    }
+}
+
+}  // namespace vnpu::hccl
