@@ -22,6 +22,7 @@ from torchport.launch import keeper, notebook
 from torchport.port import surroundings
 from torchport.port.plan import CONVERT, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
+from torchport.port.told import list_renamed, rename_arguments, rename_variables
 from torchport.port.view import View
 from torchport.port.watch import Watch
 from torchport.record import port_side, recording, reference, session
@@ -34,7 +35,6 @@ VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
 ENOUGH = (50, 60.0)  # steps of every curve, and seconds, after which more say little
 ABOVE = 3  # how many folders above the user's are there for `../data`
-_DEVICE = re.compile(r"\A((?:[\w.-]+=)?)cuda(:\d+)?\Z")
 MOST_BESIDE = 500  # entries of such a folder
 
 
@@ -57,7 +57,7 @@ def record_side(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
             outside=tuple(_outside(recorded, views)),
             modules=tuple(_modules(recorded, views)),
             notes=(
-                *(list_renamed_arguments(plan) if step == NPU else ()),
+                *(list_renamed(plan.launch.arguments, _inherit(plan)) if step == NPU else ()),
                 *watch.notes,
                 *dict.fromkeys(event["text"] for event in recorded.of_kind("note")),
             ),
@@ -297,25 +297,10 @@ def _command(plan: Plan, step: str, views: list[View]) -> list[str]:
     words = list(plan.launch.command)
     if step == NPU:
         first = len(words) - len(plan.launch.arguments)
-        words[first:] = map(name_npu, words[first:])
+        words[first:] = rename_arguments(words[first:])
     if script is not None and (script.is_absolute() or not _below(plan.folder, script)):
         words = [str(_inside(views, plan.folder / word)) if word == str(script) else word for word in words]
     return words
-
-
-def name_npu(word: str) -> str:
-    """An argument of the port for one of the original: `npu:0` for `cuda:0`, `--device=npu` for `--device=cuda`. The
-    converted code compares with these."""
-    return _DEVICE.sub(r"\1npu\2", word)
-
-
-def list_renamed_arguments(plan: Plan) -> list[str]:
-    """Say which arguments the port is given otherwise than the original."""
-    return [
-        f"the port was given {name_npu(word)} for the argument {word}"
-        for word in dict.fromkeys(plan.launch.arguments)
-        if name_npu(word) != word
-    ]
 
 
 def _below(folder: Path, path: Path) -> bool:
@@ -323,11 +308,12 @@ def _below(folder: Path, path: Path) -> bool:
 
 
 def _environment(plan: Plan, step: str, views: list[View], options: session.Options) -> dict[str, str]:
-    inherited = {**os.environ, **dict(plan.launch.variables)}
+    inherited = _inherit(plan)
     if step == REFERENCE:
         environment = dict(reference.make_reference_environment(inherited, plan.launch.processes or 1))
     else:
         # As many NPUs as the reference shows GPUs, so that scripts which ask how many there are do the same.
+        inherited |= rename_variables(inherited)
         inherited = port_side.make_port_environment(inherited, plan.launch.processes or 1)
         environment = {**inherited, **vnpu.environment(inherited), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     environment |= surroundings.build_run_environment(environment, views[0].place)
@@ -339,6 +325,10 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
         "TORCHPORT_AUTO": "0",
         session.VARIABLE: options.to_variable(),
     }
+
+
+def _inherit(plan: Plan) -> dict[str, str]:
+    return {**os.environ, **dict(plan.launch.variables)}
 
 
 def _ended(plan: Plan, step: str, recorded: Recording) -> str:
