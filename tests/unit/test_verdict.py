@@ -78,17 +78,16 @@ def test_a_port_that_was_stopped_before_its_first_step_decides_nothing(judge, en
 
 
 @pytest.mark.parametrize(
-    ("devices", "more", "named"),
-    [(["cpu"], [], False), (["cuda"], [], True), (["cpu"], ["upload"], True), (None, [], True)],
+    ("devices", "placed", "named"),
+    [(["cpu"], [], False), (["cuda"], [], True), (["cpu"], ["teacher.w"], True), (None, [], True)],
 )
-def test_an_original_that_moves_nothing_to_a_gpu_is_told_so(judge, devices, more, named):
+def test_an_original_that_moves_nothing_to_a_gpu_is_told_so(judge, devices, placed, named):
+    """A batch that is copied with `.to("cpu")` is an upload as well, and says nothing."""
     told = {"kind": "parameters", "optimizer": 0, "step": 0, "names": ["w"], "sizes": [1]}
     told |= {} if devices is None else {"devices": devices}
-    copies = [
-        {"kind": kind, "site": "a.py:1", "visit": 0, "size": 4, "checksum": "", "sum": 0.0, "norm": 1.0}
-        for kind in more
-    ]
-    data = judge([told, *copies, *original()], list(losses(CURVE, device="cpu", launches=3)))
+    copied = {"kind": "upload", "site": "a.py:1", "visit": 0, "size": 4, "checksum": "", "sum": 0.0, "norm": 1.0}
+    modules = {"kind": "placed", "site": "a.py:2 Net", "cuda": placed, "cpu": []}
+    data = judge([told, copied, modules, *original()], list(losses(CURVE, device="cpu", launches=3)))
     assert ("the original moves no module and no data to a GPU either" in data["reason"]) is not named
 
 
@@ -178,6 +177,36 @@ def test_a_port_that_fails_before_it_trains_is_told_its_error(judge):
     data = judge(original(), events, ours={"status": 1})
     assert data["verdict"] == "does not hold"
     assert "Invalid CUDA device" in data["reason"]
+
+
+@pytest.mark.parametrize(
+    "launcher", ["torch.distributed.elastic.ChildFailedError: === 1 failed", "ProcessRaisedException:"]
+)
+def test_the_error_of_a_rank_comes_before_the_launchers(judge, launcher):
+    ranks = [error(launcher)], [*losses(CURVE[:3]), error("RuntimeError: of the rank")]
+    data = judge((original(), original()), ranks, ours={"status": 1})
+    assert "after 3 steps: RuntimeError: of the rank" in data["reason"]
+
+
+def test_a_launcher_without_an_error_of_a_rank(judge):
+    data = judge(original(), [*losses(CURVE[:3]), error("ChildFailedError: rank 1 was killed")], ours={"status": 1})
+    assert "ChildFailedError: rank 1 was killed" in data["reason"]
+
+
+def test_a_port_that_dies_inside_a_step_has_no_other_parameters(judge):
+    """Before its optimizer stepped: what it had not come to is no difference, another number of parameters is."""
+    made = {"kind": "parameters", "optimizer": 0, "step": 0, "names": ["a", "b"], "sizes": [3, 4]}
+    region = {"kind": "autocast", "site": "a.py:3", "dtype": "bfloat16", "enabled": True}
+    precision = {"kind": "precision", "dtype": "bfloat16"}
+    begun = [*losses(CURVE[:1]), error("RuntimeError: no")]
+    reference = [made, region, precision, *original()]
+    assert judge(reference, begun, ours={"status": 1})["codes"] == ["TP310"]
+
+
+def test_a_port_that_dies_after_it_made_other_parameters(judge):
+    made = {"kind": "parameters", "optimizer": 0, "step": 0, "names": ["a", "b"], "sizes": [3, 4]}
+    ended = [made | {"sizes": [3, 5]}, {"kind": "precision", "dtype": "float16"}, *losses(CURVE[:1]), error("no")]
+    assert judge([made, *original()], ended, ours={"status": 1})["codes"].count("TP355") == 2
 
 
 def test_a_port_that_needs_what_torch_npu_refuses(tmp_path):
@@ -462,6 +491,13 @@ def test_an_accuracy_printed_as_a_count_is_a_share(judge):
     data = judge(*runs, theirs={"output": "Accuracy: 9513/10000 (95%)"}, ours={"output": "Accuracy: 9514/10000 (95%)"})
     assert data["verdict"] == "holds"
     assert data["metrics"][0]["reference"] == 95.13
+
+
+def test_an_original_that_is_told_an_npu():
+    said = (
+        "RuntimeError: Expected one of cpu, cuda, ipu, meta, privateuseone device type at start of device string: npu"
+    )
+    assert explain_failure(said)[0].startswith("it was told the NPU's device")
 
 
 def test_unknown_words_have_no_cause():

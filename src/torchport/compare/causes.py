@@ -31,6 +31,11 @@ ORIGINAL = (
         "torchport port --nproc 2 SCRIPT, or torchport port -- torchrun ... as you start it on a GPU",
     ),
     Cause(
+        r"device type at start of device string: npu|Expected one of cpu, cuda,[^\n]*: npu",
+        "it was told the NPU's device, and the original is a program for CUDA",
+        "Tell it the GPU's device, such as --device cuda: the port is given the NPU's for it.",
+    ),
+    Cause(
         r"CUDA_HOME|nvcc|\.cu\b|Ninja is required|cuda_runtime|CUDAExtension|Torch not compiled with CUDA",
         "it needs a CUDA compiler or a CUDA kernel",
         "Replace the kernel by torch operators or one of the NPU, or record the original on a machine with a GPU.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,8 @@ from torchport.results.comparison import Evidence
 
 _OF_THE_DEVICE = re.compile(r"error code(?: is|:) ?507\d{3}")
 
+# Errors of a process that say only that its child has failed: of torchrun, torch.multiprocessing.spawn, subprocess.
+_OF_A_CHILD = frozenset(("ChildFailedError", "ProcessRaisedException", "ProcessExitedException", "CalledProcessError"))
 TIMEOUT, MEMORY = "timeout", "memory"
 
 
@@ -120,7 +122,10 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
 
 
 ELSEWHERE = "Look for a device that is chosen in a module which was not converted, or by an argument (--device)."
-NOWHERE = "Move the model and its batches to a device in the original, such as torch.device('cuda'), then port it."
+NOWHERE = (
+    "If the script is told its device, tell it the GPU's, from which the port gets the NPU's: torchport port SCRIPT -- "
+    "--device cuda. Else move the model and its batches to a device in the original, such as torch.device('cuda')."
+)
 
 
 def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
@@ -132,11 +137,9 @@ def use_of_npu(reference: Recording, port: Recording) -> Iterator[Finding]:
         if used.steps_with is not None and used.steps_with < len(process.steps):
             without = len(process.steps) - used.steps_with
             where = "" if process.rank is None else f" of rank {process.rank}"
-            yield _unused(f"{without} of {len(process.steps)} steps{where} launched no operator there", used)
+            yield _unused(f"{without} of {len(process.steps)} steps{where} launched no operator there", used, reference)
         elif _on_host(used):
-            moved = _moves_to_gpu(reference)
-            also = "" if moved else "; the original moves no module and no data to a GPU either"
-            yield _unused(f"loss, gradients and parameters are on the CPU{also}", used, ELSEWHERE if moved else NOWHERE)
+            yield _unused("loss, gradients and parameters are on the CPU", used, reference)
 
 
 def collect_evidence(process: Process) -> Evidence:
@@ -193,11 +196,14 @@ def _moves_to_gpu(reference: Recording) -> bool:
     """Whether the original moves anything to a CUDA device; true of a recording that does not tell."""
     told = reference.of_kind("parameters")
     devices = {device for event in told for device in event.get("devices", ["cuda"])}
-    return not told or "cuda" in devices or bool(reference.of_kind("upload"))
+    return not told or "cuda" in devices or any(event["cuda"] for event in reference.of_kind("placed"))
 
 
-def _unused(detail: str, used: Evidence, hint: str = ELSEWHERE) -> Finding:
-    return error_finding("TP345", f"the port did not use the NPU: {detail}", hint, **to_json(used))
+def _unused(detail: str, used: Evidence, reference: Recording) -> Finding:
+    moved = _moves_to_gpu(reference)
+    also = "" if moved else "; the original moves no module and no data to a GPU either"
+    hint = ELSEWHERE if moved else NOWHERE
+    return error_finding("TP345", f"the port did not use the NPU: {detail}{also}", hint, **to_json(used))
 
 
 def replicas_equal(port: Recording) -> Iterator[Finding]:
@@ -288,13 +294,20 @@ def _same_end(reference: Recording, port: Recording) -> bool:
 
 
 def _cause(recording: Recording) -> str:
-    errors = recording.of_kind("error")
-    return f": {errors[0]['error']}" if errors and errors[0]["error"] else ""
+    error = _first_error(recording)
+    return f": {error['error']}" if error and error["error"] else ""
 
 
 def _error_place(recording: Recording) -> Location | None:
+    error = _first_error(recording)
+    return _location(error["path"], error["line"]) if error else None
+
+
+def _first_error(recording: Recording) -> Mapping[str, Any] | None:
+    """The first error, rank by rank; a launcher's, which says only that a rank has failed, if there is no other."""
     errors = recording.of_kind("error")
-    return _location(errors[0]["path"], errors[0]["line"]) if errors else None
+    causes = (error for error in errors if error["error"].partition(":")[0].rpartition(".")[2] not in _OF_A_CHILD)
+    return next(causes, errors[0] if errors else None)
 
 
 def _place(recording: Recording) -> Location | None:

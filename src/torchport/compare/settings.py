@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from torchport.compare.conditions import error_finding
+from torchport.compare.conditions import error_finding, has_failed
 from torchport.findings import Finding
 from torchport.record.recording import Process, Recording
 
@@ -65,12 +65,14 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def parameters_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
-    """Whether the optimizers have as many parameters, of the same sizes, in the same steps."""
+    """Whether the optimizers have as many parameters, of the same sizes, in the same steps. A port that has failed may
+    have died inside a step: what it had not come to is no difference."""
+    died = has_failed(port)
     for theirs, ours in zip(reference.trained, port.trained, strict=False):
         before, after = _sizes(theirs), _sizes(ours)
         last = min(len(theirs.steps), len(ours.steps))
         for key in sorted(before.keys() | after.keys(), key=lambda key: (key[1], key[0])):
-            if key[0] < 0 or key[1] >= last:
+            if key[0] < 0 or key[1] >= last or (died and key not in after):
                 continue
             if before.get(key) != after.get(key):
                 yield error_finding(
@@ -134,10 +136,12 @@ def _counted(sizes: list[int] | None) -> str:
 
 
 def precision_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
-    """Whether both compute in the same dtypes, in the same regions."""
+    """Whether both compute in the same dtypes, in the same regions. A port that has failed need not have come to all of
+    them."""
+    died = has_failed(port)
     for theirs, ours in zip(reference.trained, port.trained, strict=False):
         before, after = _dtypes(theirs), _dtypes(ours)
-        if before != after:
+        if not after <= before if died else before != after:
             yield error_finding(
                 "TP355",
                 f"the port computes {_in(after)}, the original {_in(before)}",
@@ -148,6 +152,8 @@ def precision_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
         for who, here, there in (("the port", others, regions), ("the original", regions, others)):
             # The backward pass of an NPU has a thread of its own, in which no line of the user's is: a region that is
             # entered again there (activation checkpointing) has no place, and is the same as one of its kind with one.
+            if died and who == "the original":
+                continue
             kinds, placeless = {region[1:] for region in there}, {region[1:] for region in there if not region[0]}
             for site, enabled, dtype in sorted(here - there):
                 if (enabled, dtype) in (placeless if site else kinds):
