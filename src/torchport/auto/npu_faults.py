@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from torchport.patches import Patches
@@ -18,6 +19,11 @@ def patch_npu_faults(torch: Any, patches: Patches) -> None:
     for name in _WINDOWS:
         patches.wrap(torch, name, lambda original: _of_the_default_dtype(torch, original))
     patches.wrap(torch, "kaiser_window", lambda original: _made_on_the_cpu(torch, original))
+    dtypes = [torch.float16, torch.bfloat16, torch.float32]
+    patches.wrap(torch.npu, "get_amp_supported_dtype", _answered_without_a_device(torch, dtypes))
+    kernels = "_get_foreach_kernels_supported_devices"
+    # torch.optim deletes the name of this module.
+    patches.wrap(sys.modules["torch.optim.optimizer"], kernels, _answered_without_a_device(torch, ["cuda", "xpu"]))
     patches.wrap(torch.Tensor, "sparse_mask", lambda original: _keeping_zeros(torch, original))
     forward = _ForwardMode(torch)
     patches.wrap(torch.autograd.forward_ad, "enter_dual_level", forward.wrap_enter)
@@ -71,6 +77,20 @@ def _made_on_the_cpu(torch: Any, original: Any) -> Any:
         return made.requires_grad_() if tracked else made
 
     return window
+
+
+def _answered_without_a_device(torch: Any, answer: list[Any]) -> Any:
+    """Where no NPU is visible the function gives `answer`.
+
+    torch_npu 2.13.0 opens the device for the dtypes of autocast, even of one that is switched off, and in each step of
+    an optimizer, whatever device its parameters are on (utils/_optim.py): a script that trains on the CPU and hides its
+    cards dies of "No NPUs are available", where CUDA's goes on.
+    """
+
+    def wrap(original: Any) -> Any:
+        return lambda: original() if torch.npu.is_available() else answer
+
+    return wrap
 
 
 def _keeping_zeros(torch: Any, original: Any) -> Any:
