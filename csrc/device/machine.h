@@ -26,6 +26,8 @@ struct Settings {
     bool dry;         // VNPU_MODE=dry: kernels do not run and device memory takes none of this machine's; default exact
     bool model_time;  // VNPU_TIME=model: events carry the virtual clock's times; default wall
     double dry_share;  // VNPU_DRY_SHARE: in dry mode, of what a data-dependent shape can be at most; default 1
+    std::optional<uint64_t>
+        sum_order;     // VNPU_SUM_ORDER: the seed of another order of adding than the CPU's; default none
     bool hidden_bugs;  // VNPU_HIDDEN_BUGS=hardware: what hardware does not notice gives a value; default error
     static Settings from_environment();  // Fault InvalidArgument names the variable, the value and what is allowed
 };

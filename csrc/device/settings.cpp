@@ -82,6 +82,13 @@ Settings Settings::from_environment() {
     if (!settings.model_time && time != "wall")
         fail(FaultKind::InvalidArgument, "VNPU_TIME={} is neither wall (this machine's time) nor model (the chip's).",
              time);
+    const std::string_view order = variable("VNPU_SUM_ORDER", "cpu");
+    if (order != "cpu") {
+        const auto [order_end, order_error] =
+            std::from_chars(order.data(), order.data() + order.size(), settings.sum_order.emplace());
+        if (order_error != std::errc() || order_end != order.data() + order.size())
+            fail(FaultKind::InvalidArgument, "VNPU_SUM_ORDER={} is neither cpu nor a seed (a number from 0).", order);
+    }
     const std::string_view share = variable("VNPU_DRY_SHARE", "1");
     const auto [share_end, share_error] =
         std::from_chars(share.data(), share.data() + share.size(), settings.dry_share);

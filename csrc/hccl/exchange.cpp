@@ -2,10 +2,13 @@
 
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
 
 #include "device/abort.h"
 #include "device/fault.h"
+#include "device/machine.h"
+#include "device/sum_order.h"
 
 namespace vnpu::hccl {
 namespace {
@@ -114,29 +117,30 @@ class Folding final : public Flow {
     Folding(Transport &transport, const Fold &fold)
         : transport_(transport),
           fold_(fold),
+          ranks_(order_of(transport.size())),
           wide_(std::make_unique_for_overwrite<std::byte[]>(kElements * fold.reduction->wide)) {}
     bool done() const noexcept override { return start_ == padded_end(); }
-    int peer() const noexcept override { return rank_; }
+    int peer() const noexcept override { return rank(); }
     bool ready() const noexcept override {
-        return rank_ == transport_.rank() || transport_.from(rank_).bytes().size() >= fold_.reduction->element;
+        return rank() == transport_.rank() || transport_.from(rank()).bytes().size() >= fold_.reduction->element;
     }
 
     void advance() override {
         while (!done()) {
             if (start_ == fold_.bytes) {
                 if (!skip_padding()) return;
-            } else if (rank_ == transport_.rank()) {
+            } else if (rank() == transport_.rank()) {
                 combine(fold_.own + start_, chunk());
                 next_rank();
             } else {
-                Ring &ring = transport_.from(rank_);
+                Ring &ring = transport_.from(rank());
                 const auto come = ring.bytes();
                 const size_t element = fold_.reduction->element;
                 const size_t bytes = std::min(come.size(), chunk() - offset_) / element * element;
                 if (bytes == 0) return;
                 combine(come.data(), bytes);
                 ring.take(bytes);
-                transport_.notify(rank_);
+                transport_.notify(rank());
                 offset_ += bytes;
                 if (offset_ == chunk()) next_rank();
             }
@@ -146,19 +150,28 @@ class Folding final : public Flow {
   private:
     static constexpr size_t kElements = 8192;  // at once: what the first-level caches hold
 
+    static std::vector<int64_t> order_of(int ranks) {
+        if (const std::optional<uint64_t> seed = Machine::instance().settings().sum_order)
+            return sum_order(*seed, ranks);
+        std::vector<int64_t> order(static_cast<size_t>(ranks));
+        std::iota(order.begin(), order.end(), 0);
+        return order;
+    }
+
+    int rank() const noexcept { return static_cast<int>(ranks_[turn_]); }
     size_t chunk() const { return std::min(kElements * fold_.reduction->element, fold_.bytes - start_); }
     size_t padded_end() const { return padded(fold_.bytes); }
 
     void combine(const std::byte *with, size_t bytes) {
         const size_t element = fold_.reduction->element;
-        (rank_ == 0 ? fold_.reduction->load : fold_.reduction->combine)(
+        (turn_ == 0 ? fold_.reduction->load : fold_.reduction->combine)(
             wide_.get() + offset_ / element * fold_.reduction->wide, with, bytes / element);
     }
 
     void next_rank() {
         offset_ = 0;
-        if (++rank_ < transport_.size()) return;
-        rank_ = 0;
+        if (++turn_ < ranks_.size()) return;
+        turn_ = 0;
         fold_.reduction->store(fold_.out + start_, wide_.get(), chunk() / fold_.reduction->element);
         start_ += chunk();
     }
@@ -166,26 +179,27 @@ class Folding final : public Flow {
     // The padding of every peer's message. Returns whether that is over.
     bool skip_padding() {
         const size_t all = padded_end() - fold_.bytes;
-        for (; rank_ < transport_.size(); ++rank_, offset_ = 0) {
-            while (rank_ != transport_.rank() && offset_ < all) {
-                Ring &ring = transport_.from(rank_);
+        for (; turn_ < ranks_.size(); ++turn_, offset_ = 0) {
+            while (rank() != transport_.rank() && offset_ < all) {
+                Ring &ring = transport_.from(rank());
                 const size_t bytes = std::min(ring.bytes().size(), all - offset_);
                 if (bytes == 0) return false;
                 ring.take(bytes);
-                transport_.notify(rank_);
+                transport_.notify(rank());
                 offset_ += bytes;
             }
         }
-        rank_ = 0;
+        turn_ = 0;
         start_ = padded_end();
         return true;
     }
 
     Transport &transport_;
     const Fold &fold_;
+    const std::vector<int64_t> ranks_;  // in the order in which they are added
     const std::unique_ptr<std::byte[]> wide_;
     size_t start_ = 0;   // of the chunk
-    int rank_ = 0;       // whose part of the chunk comes next
+    size_t turn_ = 0;    // of the rank that comes next in the chunk
     size_t offset_ = 0;  // how much of that part has come
 };
 

@@ -18,8 +18,8 @@ struct Piece {
     std::function<void()> arrived = {};  // of a receive: looks at what came before more is read
 };
 
-// Every rank's contribution combined in the order of the ranks, so that the result does not depend on timing: `own` and
-// `bytes` from every peer.
+// Every rank's contribution combined in the order of the ranks, or of VNPU_SUM_ORDER, so that the result does not
+// depend on timing: `own` and `bytes` from every peer.
 struct Fold {
     const Reduction *reduction;
     const std::byte *own;

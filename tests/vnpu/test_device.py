@@ -53,6 +53,7 @@ print(count, [ask("aclrtGetLogicDevIdByUserDevId", i, kind=ctypes.c_int32) for i
         ({"VNPU_SOC": "Ascend1"}, "VNPU_SOC=Ascend1 is not a chip profile"),
         ({"VNPU_HOST_LIMIT": "much"}, "VNPU_HOST_LIMIT=much is not an amount of memory"),
         ({"VNPU_CHECKS": "all"}, "VNPU_CHECKS=all is neither hardware"),
+        ({"VNPU_SUM_ORDER": "random"}, "VNPU_SUM_ORDER=random is neither cpu nor a seed"),
         ({"VNPU_HIDDEN_BUGS": "1"}, "VNPU_HIDDEN_BUGS=1 is neither error nor hardware"),
     ],
 )

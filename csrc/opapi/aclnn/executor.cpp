@@ -12,6 +12,7 @@
 #include "opapi/aclnn/repeatable.h"
 #include "opapi/aclnn/unbacked.h"
 #include "opapi/aclnn/waiting.h"
+#include "opapi/reordered/order.h"
 
 namespace vnpu::opapi {
 namespace {
@@ -68,7 +69,7 @@ void count_run(std::string_view name) noexcept {
 }
 
 KernelScope::KernelScope()
-    : below_all_(c10::default_included_set,
+    : below_all_(c10::default_included_set | reordered::keys(),
                  c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView) {
     // Setting the guard costs as much as a small kernel, and most programs have no profiler that could see one.
     if (Trace::enabled() || at::hasCallbacks()) recorded_.emplace(Trace::enabled());

@@ -12,9 +12,11 @@
 #include <limits>
 
 #include "device/fault.h"
+#include "device/sum_order.h"
 #include "opapi/aclnn/op.h"
 #include "opapi/attention/max_workspace.h"
 #include "opapi/reduce/row_softmax.h"
+#include "opapi/reordered/order.h"
 
 // Of the MKL inside libtorch_cpu.so; null in a torch without it. BLAS itself, since ATen's functions around it cost
 // more than products of this size.
@@ -75,8 +77,8 @@ Rows rows(const at::Tensor &tensor, int64_t batch, int64_t head) {
 }
 
 // c[m, n] = alpha a b + beta c, where a is [m, k], or [k, m] if transposed, and b [k, n], or [n, k] if transposed.
-void multiply(Rows c, int64_t m, int64_t n, int64_t k, float alpha, Rows a, bool a_transposed, Rows b,
-              bool b_transposed, float beta) {
+void multiply_at_once(Rows c, int64_t m, int64_t n, int64_t k, float alpha, Rows a, bool a_transposed, Rows b,
+                      bool b_transposed, float beta) {
     if (sgemm_ != nullptr) {  // column by column, as Fortran has matrices: c^T = b^T a^T
         const auto step = [](Rows rows, int64_t width) {
             return static_cast<int>(std::max<int64_t>({rows.stride, width, 1}));
@@ -93,6 +95,18 @@ void multiply(Rows c, int64_t m, int64_t n, int64_t k, float alpha, Rows a, bool
     const at::Tensor left = a_transposed ? matrix(a, k, m).t() : matrix(a, m, k);
     const at::Tensor right = b_transposed ? matrix(b, n, k).t() : matrix(b, k, n);
     matrix(c, m, n).addmm_(left, right, beta, alpha);
+}
+
+// The same; where sums have another order (opapi/reordered), the second part of k, cut at a place of the seed's, first.
+void multiply(Rows c, int64_t m, int64_t n, int64_t k, float alpha, Rows a, bool a_transposed, Rows b,
+              bool b_transposed, float beta) {
+    const std::optional<uint64_t> seed = reordered::seed();
+    if (!seed || k < 2) return multiply_at_once(c, m, n, k, alpha, a, a_transposed, b, b_transposed, beta);
+    const int64_t cut = sum_cut(*seed, k);
+    const Rows rest_of_a = a_transposed ? a.from(cut) : Rows{a.data + cut, a.stride};
+    const Rows rest_of_b = b_transposed ? Rows{b.data + cut, b.stride} : b.from(cut);
+    multiply_at_once(c, m, n, k - cut, alpha, rest_of_a, a_transposed, rest_of_b, b_transposed, beta);
+    multiply_at_once(c, m, n, cut, alpha, a, a_transposed, b, b_transposed, 1);
 }
 
 // --- one block of queries of one head

@@ -13,11 +13,14 @@ from torchport.vnpu.backend import Backend, Kind, detect, library_directory
 from torchport.vnpu.isolation import environment_without
 from torchport.vnpu.launches import launches
 from torchport.vnpu.operators import operators
+from torchport.vnpu.sums import SUM_ORDER, choose_sum_order
 
 __all__ = [
+    "SUM_ORDER",
     "Backend",
     "Kind",
     "activate",
+    "choose_sum_order",
     "detect",
     "environment",
     "environment_without",

@@ -90,6 +90,12 @@ VARIABLES = (
         "this machine's: for what a model costs (`torchport predict`)",
     ),
     Variable(
+        "VNPU_SUM_ORDER",
+        "cpu",
+        "cpu = operators add in the order of torch's CPU kernels; a number = in another order, drawn from this seed, "
+        "as every real device has its own: the same seed gives the same bits (`torchport port --reordered`)",
+    ),
+    Variable(
         "VNPU_DRY_SHARE",
         "1",
         "in dry mode, what shapes that depend on data (nonzero, unique) are taken to be, of the most they can be",

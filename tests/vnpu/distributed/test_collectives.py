@@ -74,6 +74,23 @@ def test_all_reduce_in_place_of_every_size(size: int, count: int) -> None:
         same(got, reduced(SUM, size, count))
 
 
+def test_a_seed_gives_the_ranks_another_order() -> None:
+    program = """
+import numpy as np
+from hccl import SUM, TYPES, results
+
+def body(rank):
+    here = rank.put(np.array([1e8, 1, -1e8][rank.number]))
+    rank.call("HcclAllReduce", here, here, 1, TYPES["float32"][0], SUM)
+    return float(rank.get(here, 1)[0])
+
+print(results(3, body))
+"""
+    found = {seed: ascendcl.python(program, VNPU_SUM_ORDER=seed).stdout for seed in ("cpu", "0", "1", "2", "3", "3")}
+    assert found.pop("cpu") == "[0.0, 0.0, 0.0]\n"  # in the order of the ranks the 1 is lost
+    assert set(found.values()) == {"[0.0, 0.0, 0.0]\n", "[1.0, 1.0, 1.0]\n"}  # and all ranks have the same sum
+
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_half_precision_accumulates_in_float32_and_rounds_once(kind: str) -> None:
     big = 2048.0 if kind == "float16" else 256.0  # from here on, adding 1 is lost in the type itself
