@@ -41,17 +41,18 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             name: write(folder(name), events) for name, events in {"npu": port, "control": control, **more}.items()
         }
         reference = write(folder("reference"), run(*first, steps=60))
+        records["quiet"] = write(folder("quiet"), rounding_later(1e-7))
 
-        def longer(*_: Any, least: int = 0) -> Recording:
-            asked.append(f"noise {least}")
-            return records["noise"]
+        def noisy(plan: Any, aside: Any, progress: Any, formats: Any, steps: int, draw: int) -> Recording:
+            asked.append(f"draw {draw}, {steps} steps")
+            return records.get(f"draw_{draw}") or records["quiet"]
 
         def forced(*_: Any) -> Forced:
             asked.append("forced")
             return Forced(reference, records["forced"], records["forced_control"])
 
         monkeypatch.setattr(judging.controls, "read_control_recording", lambda *_: records["control"])
-        monkeypatch.setattr(judging.controls, "run_with_noise", longer)
+        monkeypatch.setattr(judging.controls, "run_with_noise", noisy)
         monkeypatch.setattr(judging.controls, "run_forced_steps", forced)
         run_ = ControlRun((), 0, 20, 1.0, "", (), {}, faults=True)
         aside = folder("compare")
@@ -59,6 +60,10 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         return found.data.verdict, asked
 
     return make
+
+
+DRAWS = [f"draw {draw}, 20 steps" for draw in (2, 3, 4)]
+LATE = [f"draw {draw}, 41 steps" for draw in (2, 3, 4)]
 
 
 def larger(step: int, *_: int) -> float:
@@ -74,8 +79,26 @@ def test_equal_runs_ask_for_nothing(judge: Any) -> None:
 
 
 def test_a_fault_in_the_control_runs_steps_asks_for_nothing(judge: Any) -> None:
-    port = windows(1e-7, gradient=lambda step, number: 1.01 if step == 3 else 1.0)
+    port = windows(1e-7, gradient=lambda step, number: 1.06 if step == 3 else 1.0)
     assert judge(port, faulty(1e-7, 1.2)) == ("does not hold", [])
+
+
+def test_a_small_fault_asks_for_noise_of_other_draws(judge: Any) -> None:
+    port = windows(1e-7, gradient=lambda step, number: 1.01 if step in (3, 4, 5) else 1.0)
+    assert judge(port, faulty(1e-7, 1.2)) == ("does not hold", DRAWS)
+
+
+def test_a_small_difference_that_noise_of_another_draw_makes_too(judge: Any) -> None:
+    port = windows(1e-7, gradient=lambda step, number: 1.01 if step in (3, 4, 5) else 1.0)
+    moved = run(*RESTARTS, steps=60, gradient=lambda step, number: 1.002 if step == 2 else 1 + 1e-7 * (-1) ** step)
+    found = judge(port, faulty(1e-7, 1.2), draw_3=moved, forced=run(device="npu", steps=60), forced_control=faulty())
+    assert found == ("holds", [*DRAWS[:2], "forced"])  # so much noise would hide a fault of 1 %
+
+
+def test_a_small_fault_beside_a_setting_asks_for_nothing(judge: Any) -> None:
+    settings = [{"kind": "settings", "optimizer": 0, "step": 0, "groups": [{"lr": rate}]} for rate in (0.1, 0.11)]
+    port = run(settings[1], *RESTARTS, device="npu", steps=60, gradient=lambda step, number: 1 + 1e-2 * (step > 3))
+    assert judge(port, faulty(1e-7, 1.2), first=[settings[0]]) == ("does not hold", [])
 
 
 HALF = {"kind": "precision", "dtype": "float16"}
@@ -90,16 +113,16 @@ def test_in_half_precision_an_early_difference_is_measured_too(judge: Any, size:
             HALF, *RESTARTS, device="npu", steps=60, gradient=lambda step, number: 1 + 0.01 * ((step, number) == (3, 2))
         ),
         faulty(1e-7, 1.2, gradient=0.05),
-        noise=run(HALF, *RESTARTS, steps=60, gradient=now_and_then),
+        draw_1=run(HALF, *RESTARTS, steps=60, gradient=now_and_then),
         first=[HALF],
     )
-    assert found == (word, ["noise 4"])
+    assert found == (word, ["draw 1, 200 steps", *DRAWS] if word != "holds" else ["draw 1, 200 steps"])
 
 
 @pytest.mark.parametrize(("size", "word"), [(1e-7, "does not hold"), (3e-3, "holds")])
 def test_a_later_difference_is_measured_there(judge: Any, size: float, word: str) -> None:
-    found = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), noise=rounding_later(size))
-    assert found == (word, ["noise 41"])
+    found = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), draw_1=rounding_later(size))
+    assert found == (word, ["draw 1, 200 steps", *(LATE if word != "holds" else ())])
 
 
 @pytest.mark.parametrize(("size", "word"), [(1e-7, "does not hold"), (3e-3, "holds")])
@@ -110,11 +133,11 @@ def test_so_it_is_where_each_step_began_from_the_originals_state(judge: Any, siz
     found = judge(
         port,
         faulty(1e-7, 1.2, gradient=0.0),
-        noise=rounding_later(size),
+        draw_1=rounding_later(size),
         forced=run(device="npu", steps=60, loss=quiet),
         forced_control=faulty(),
     )
-    assert found == (word, ["forced", "noise 41"])
+    assert found == (word, ["forced", "draw 1, 200 steps", *(LATE if word != "holds" else ())])
 
 
 def test_noise_that_hides_small_faults_later_asks_for_forced_steps(judge: Any) -> None:
@@ -128,8 +151,8 @@ def test_noise_that_hides_small_faults_later_asks_for_forced_steps(judge: Any) -
     found = judge(
         windows(1e-7, loss=larger, gradient=lambda step, number: 1 + 1e-2 * (-1) ** step * (step >= 40)),
         faulty(1e-7, 1.2),
-        noise=rough,
+        draw_1=rough,
         forced=run(device="npu", steps=60),
         forced_control=faulty(),
     )
-    assert found == ("holds", ["noise 41", "forced"])
+    assert found == ("holds", ["draw 1, 200 steps", "forced"])

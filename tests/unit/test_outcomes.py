@@ -39,14 +39,16 @@ def leave(folder: Path, scores: dict[str, Any], output: str = "done 1.5") -> Pat
 @pytest.fixture
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(port: dict[str, Any], again: dict[str, Any] | int, **changes: Any) -> list[FileRow]:
-        leave(tmp_path / REFERENCE, {"weight": 1.0, "bias": 0.5, "started": "12:01"})
+        leave(tmp_path / REFERENCE, SAME | changes.pop("reference", {}))
         leave(tmp_path / NPU, port, changes.pop("output", "done 1.5"))
         (tmp_path / "compare").mkdir()
+        more_draws = {name: changes.pop(name) for name in [*changes] if name.startswith("draw_")}
 
-        def run(plan: Any, aside: Path, progress: Any, formats: Any) -> Any:
-            assert aside == tmp_path / "compare" / "again"
+        def run(plan: Any, aside: Path, progress: Any, formats: Any, draw: int) -> Any:
+            assert aside == tmp_path / "compare" / f"again-{draw}"
             if not isinstance(again, int):
-                leave(tmp_path / "rerun", again).rename(aside / "rerun")
+                left = more_draws.get(f"draw_{draw}", again)
+                leave(tmp_path / f"rerun-{draw}", left).rename(aside / "rerun")
                 for path in (aside / "rerun").iterdir():
                     path.rename(aside / path.name)
             return type("Ended", (), {"status": again if isinstance(again, int) else 0})
@@ -109,6 +111,25 @@ def test_what_rounding_moves_as_far_is_equal(judge: Any) -> None:
 
 def test_what_differs_in_words_between_two_runs_of_the_original(judge: Any) -> None:
     assert said(judge(SAME | {"started": "host-7"}, SAME | {"started": "host-3"})) == []
+
+
+def test_what_one_of_three_runs_of_the_original_moves_as_far(judge: Any) -> None:
+    """A score of few samples: in most runs none of them is on an edge."""
+    assert said(judge(SAME | {"weight": 0.98}, SAME, draw_3=SAME | {"weight": 1.01})) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "refused"), [("float16", "val_acc", 0), ("float16", "size", 1), ("float32", "val_acc", 1)]
+)
+def test_a_share_of_samples_in_a_file(judge: Any, dtype: str, name: str, refused: int, tmp_path: Path) -> None:
+    """One sample of 96, in half precision."""
+    rows = judge(
+        SAME | {name: 97.91666666666667},
+        SAME | {name: 96.875},
+        reference={name: 96.875},
+        tolerance={"dtype": dtype, "given": None},
+    )
+    assert len(said(rows)) == refused
 
 
 def test_a_key_that_the_port_does_not_leave(judge: Any) -> None:

@@ -88,7 +88,7 @@ def test_another_control_run_from_the_same_states_measures_rounding_that_is_larg
     )
     (tmp_path / "longer").mkdir()
     longer = write(tmp_path / "longer", noisy(3e-3))
-    data = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), reference=run(steps=60), longer=longer)
+    data = judge(windows(1e-7, loss=larger), faulty(1e-7, 1.2), reference=run(steps=60), longer=[longer])
     assert data["verdict"] == "holds", data["reason"]
 
 

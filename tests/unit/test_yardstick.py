@@ -9,6 +9,7 @@ from recordings import SITE, write
 from training_events import MADE, NAMES, faulty, judge_in, noise, run
 
 from torchport.compare import reach, tolerance, yardstick
+from torchport.compare.series import CHANGE, GRADIENT, LOSS, Series
 from torchport.port import controls, left
 from torchport.record import states
 
@@ -199,6 +200,21 @@ def test_a_fault_is_not_taken_for_rounding(judge):
     assert data["verdict"] == "does not hold"
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda step: 4e-3 * (step == 15),  # larger than an activation moves a gradient
+        lambda step: 5e-4 * (step >= 12),  # in too many steps
+        lambda step: 5e-4 * (step in (4, 9, 14)),
+        lambda step: 5e-4 * (step in (18, 19)) + 5e-4 * (step == 17),
+    ],
+    ids=["large", "lasting", "often", "in a row"],
+)
+def test_a_small_fault_is_not_taken_for_a_rare_rounding(judge, wrong):
+    data = judge(run(device="npu", gradient=lambda step, number: 1 + wrong(step) * (number == 2)))
+    assert (data["verdict"], data["codes"]) == ("does not hold", ["TP354"])
+
+
 def test_chance_notices_no_small_fault(judge):
     chance = {"kind": "random", "detail": "dropout at train.py:7 draws numbers that the other run cannot repeat"}
     data = judge(run(chance, device="npu"), reference=run(chance))
@@ -222,6 +238,26 @@ def test_a_value_that_may_be_anything_is_not_counted_as_compared(judge):
     (gradients,) = [row for row in data["quantities"] if row["kind"] == "gradient"]
     assert (gradients["compared"], gradients["allowed"] < 1) == (40, True)
     assert data["unchecked"] == ["the gradients of fc1.bias (they are rounding alone)"]
+
+
+@pytest.mark.parametrize("steps", [(15,), (7, 8), (3, 19)], ids=str)
+def test_a_step_in_which_rounding_moves_an_activation_across_a_relu(judge, steps):
+    moved = lambda step, number: 1 + 2e-3 * (step in steps and number == 2)  # noqa: E731
+    data = judge(run(device="npu", gradient=moved))
+    assert (data["verdict"], data["codes"]) == ("holds", []), data["reason"]
+    (said,) = data["unchecked"]
+    assert said.startswith("faults below 0.3 % that are in steps ")
+    assert "alone (fc2.weight: they differ there" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours", "error"),
+    [(GRADIENT, -4e-7, 0.0), (CHANGE, 9e-7, 0.0), (GRADIENT, 1e-4, 100.0), (GRADIENT, 3e-6, 2.9), (LOSS, 6e-7, 0.5)],
+)
+def test_gradients_and_updates_that_do_not_move_the_model_are_equal(kind, ours, error):
+    """A bias before a BatchNorm: of a gradient of 1, it has 1e-7 or -4e-7, which is rounding."""
+    reference, port = (Series(kind, "fc1.bias", [0], [value], [1e-6]) for value in (1e-7, ours))
+    assert yardstick.compute_relative_errors(reference, port) == [pytest.approx(error, rel=1e-2)]
 
 
 def test_equal_runs_and_what_they_would_have_noticed(judge):

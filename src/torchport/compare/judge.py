@@ -65,7 +65,7 @@ def compare_recordings(
     *,
     on_npu: bool = False,
     control: Recording | None = None,
-    longer: Recording | None = None,
+    longer: Sequence[Recording] = (),
     forced: Forced | None = None,
     given: float | None = None,
     operators: Culprit | None = None,
@@ -73,7 +73,8 @@ def compare_recordings(
     """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU.
 
     `control` is the control run: the original with rounding noise and faults, the yardstick (without it, the bounds of
-    `tolerance`). `longer` is one of more steps without faults, which a finding TP349 asks for. `forced` is compared
+    `tolerance`). `longer` are others without faults, each with noise of its own: of more steps, which a finding
+    TP349 asks for, or because one draw of noise may have missed what rounding does now and then. `forced` is compared
     if the training is chaotic (`Yardstick.chaotic`). `given` is a relative tolerance for all quantities. `operators` is
     what was found of the operators of both, if they were recorded: its findings come first.
 
@@ -177,7 +178,7 @@ def _forced(forced: Forced | None, tolerance: Tolerance, given: float | None) ->
     if forced is None:
         return []
     return quantities.compare_quantities(
-        forced.reference, forced.port, forced.control, None, tolerance, forced=True, given=given
+        forced.reference, forced.port, forced.control, (), tolerance, forced=True, given=given
     )
 
 
@@ -263,7 +264,7 @@ def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
 
 
 def _yardstick(
-    judged: Sequence[Compared], control: Recording | None, longer: Recording | None, chaotic: int | None
+    judged: Sequence[Compared], control: Recording | None, longer: Sequence[Recording], chaotic: int | None
 ) -> Yardstick | None:
     """What the control run showed of rounding."""
     measured = next((one.yardstick for one in judged if one.yardstick.measured), None)
@@ -271,7 +272,7 @@ def _yardstick(
         return None
     formats = [event["settings"] for event in control.of_kind("device")]
     return Yardstick(
-        steps=(longer or control).steps,
+        steps=max(one.steps for one in longer or (control,)),
         noise="one unit in the last place of the weights and of what modules give, one thread",
         spread={kind: measured.compute_final_spread(kind) for kind in (LOSS, OUTPUT, GRADIENT, CHANGE)},
         chaotic=chaotic,

@@ -82,27 +82,32 @@ def compare_quantities(
     reference: Recording,
     port: Recording,
     control: Recording | None,
-    longer: Recording | None,
+    longer: Sequence[Recording],
     tolerance: Tolerance,
     *,
     forced: bool = False,
     given: float | None = None,
 ) -> list[Compared]:
-    """The quantities of each process, rank by rank. `longer` is a control run of more steps, with nothing wrong."""
+    """The quantities of each process, rank by rank. `longer` are control runs with nothing wrong, each
+    with other noise: a quantity may be as far as in that one which moved it most."""
     several = len(reference.trained) > 1
-    controls, longers = Side.all_of(control), Side.all_of(longer)
+    controls, longers = Side.all_of(control), list(zip(*map(Side.all_of, longer), strict=False))
     found = []
     for rank, (theirs, ours) in enumerate(zip(Side.all_of(reference), Side.all_of(port), strict=False)):
         beside = controls[rank] if rank < len(controls) else None
         made = read_faults(beside.process) if beside is not None else []
         if rank < len(longers):
             yardstick = Yardstick(
-                tolerance, theirs.series, longers[rank].series, given=given, restarts=longers[rank].restarts
+                tolerance,
+                theirs.series,
+                *(one.series for one in longers[rank]),
+                given=given,
+                restarts=longers[rank][0].restarts,
             )
         else:
             spoilt = [place for fault in made for place in fault.find_touched_steps(theirs.series)]
-            moved = None if beside is None else beside.series
-            yardstick = Yardstick(tolerance, theirs.series, moved, spoilt, forced=forced, given=given)
+            moved = [] if beside is None else [beside.series]
+            yardstick = Yardstick(tolerance, theirs.series, *moved, spoilt=spoilt, forced=forced, given=given)
         pairs = [
             yardstick.compare_series(key, *_alike(one, ours.series[key]), () if forced else ours.restarts)
             for key, one in theirs.series.items()
@@ -110,7 +115,7 @@ def compare_quantities(
         ]
         number = theirs.process.rank
         prefix = f"rank {number}, " if several and number is not None else ""
-        noise = longers[rank] if rank < len(longers) else beside
+        noise = longers[rank][0] if rank < len(longers) else beside
         found.append(Compared(prefix, theirs, ours, beside, noise, yardstick, pairs, made))
     return found
 

@@ -11,6 +11,7 @@ from torchport.compare.conditions import open_finding
 from torchport.compare.curves import Curve
 from torchport.compare.quantities import Compared
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
+from torchport.compare.yardstick import RARE
 from torchport.findings import Finding
 from torchport.results.comparison import Steps
 
@@ -93,6 +94,14 @@ def list_unchecked(reach: Reach, both: Sequence[Compared]) -> Iterator[str]:
     left = [step for step in range(reach.steps) if step not in reach.single and step not in reach.means]
     if left:
         yield f"steps {format_ranges(left)}"
+    rare = [(one.prefix + pair.reference.name, pair) for one in both for pair in one.pairs if pair.rare]
+    if rare:
+        steps = sorted({pair.reference.at[place] for _, pair in rare for place in pair.rare})
+        names = list(dict.fromkeys(name for name, _ in rare))
+        yield (
+            f"faults below {100 * RARE:g} % that are in steps {format_ranges(steps)} alone ({_name_some(names)}: they "
+            "differ there as they do where rounding moves an activation across a ReLU)"
+        )
     rounded = [
         one.prefix + pair.reference.name
         for one in both
@@ -100,8 +109,12 @@ def list_unchecked(reach: Reach, both: Sequence[Compared]) -> Iterator[str]:
         if pair.noise and ROUNDING_ALONE < pair.noise[0] < math.inf
     ]
     if rounded:
-        more = f" and {len(rounded) - NAMED} more" if len(rounded) > NAMED else ""
-        yield f"the gradients of {', '.join(rounded[:NAMED])}{more} (they are rounding alone)"
+        yield f"the gradients of {_name_some(rounded)} (they are rounding alone)"
+
+
+def _name_some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def format_ranges(numbers: Sequence[int]) -> str:

@@ -67,7 +67,7 @@ def run_control(
     )
     if steps:
         watch = _stoppable(Watch(aside, plan.timeout, progress), stopped)
-        changes = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
+        changes = {"noise": 1, "roundoffs": dict(formats), "faults": plan.control, "steps": steps}
         try:
             found, ended = rerun_side(plan, REFERENCE, aside, watch, changes)
         except (OSError, TorchportError) as error:
@@ -103,12 +103,14 @@ def has_room(plan: Plan) -> bool:
     return bool(memory) and ROOM * needed < free_memory()[0]
 
 
-def run_with_noise(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str], least: int) -> Recording:
+def run_with_noise(
+    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str], steps: int, draw: int
+) -> Recording:
     """Run the original once more, in the folder `aside`, with the rounding noise of `formats` and without faults, from
     the states from which the port went on, too: how far rounding alone takes it. As many steps as the port did, at most
-    `MOST_NOISY` or `least`."""
-    steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), max(MOST_NOISY, least))
-    return _run_noisy(plan, aside, progress, formats, steps)[0]
+    `steps`. Another `draw` is other noise."""
+    steps = min(steps_of(Recording.from_directory(plan.kept_in(REFERENCE))), steps)
+    return _run_noisy(plan, aside, progress, formats, steps, draw=draw)[0]
 
 
 def run_forced_steps(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str]) -> Forced | None:
@@ -121,7 +123,7 @@ def run_forced_steps(plan: Plan, aside: Path, progress: Progress, formats: Mappi
     kept = Recording.from_directory(plan.kept_in(REFERENCE))
     folder = aside / recording.STATES
     found: dict[str, Recording] = {}
-    with_faults = {"noise": True, "roundoffs": dict(formats), "faults": plan.control, "states_in": str(folder)}
+    with_faults = {"noise": 1, "roundoffs": dict(formats), "faults": plan.control, "states_in": str(folder)}
     steps = min(kept.steps, states.MOST_STEPS)
     size = 0
     for name, side, changes in (
@@ -142,19 +144,26 @@ def run_forced_steps(plan: Plan, aside: Path, progress: Progress, formats: Mappi
     return Forced(found[REFERENCE], found[NPU], found[CONTROL], size)
 
 
-def run_to_the_end(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str]) -> Ended:
-    """Run the original once more, in the folder `aside`, with the rounding noise of `formats`, from the states from
-    which the port went on, as far as the port, and keep the files that it writes."""
+def run_to_the_end(plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str], draw: int) -> Ended:
+    """Run the original once more, in the folder `aside`, with the rounding noise `draw` of `formats`, from the states
+    from which the port went on, as far as the port, and keep the files that it writes."""
     steps = steps_of(Recording.from_directory(plan.kept_in(REFERENCE)))
-    return _run_noisy(plan, aside, progress, formats, steps, keep=True)[1]
+    return _run_noisy(plan, aside, progress, formats, steps, draw=draw, keep=True)[1]
 
 
 def _run_noisy(
-    plan: Plan, aside: Path, progress: Progress, formats: Mapping[str, str], steps: int, *, keep: bool = False
+    plan: Plan,
+    aside: Path,
+    progress: Progress,
+    formats: Mapping[str, str],
+    steps: int,
+    *,
+    draw: int = 1,
+    keep: bool = False,
 ) -> tuple[Recording, Ended]:
     """Run the original with noise and without faults, from the states from which the port went on."""
     states_in = find_kept(plan, recording.STATES)
-    changes = {"noise": True, "roundoffs": dict(formats), "steps": steps, "states_in": states_in}
+    changes = {"noise": draw, "roundoffs": dict(formats), "steps": steps, "states_in": states_in}
     return rerun_side(plan, REFERENCE, aside, Watch(aside, plan.timeout, progress), changes, keep=keep)
 
 

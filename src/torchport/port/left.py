@@ -13,6 +13,7 @@ from pathlib import Path
 from torchport.checkpoints.pickled import read_checkpoint
 from torchport.checkpoints.tensors import Tensor, Unreadable, read_npy, read_npz, read_safetensors, relative_difference
 from torchport.port.events import read_events
+from torchport.port.printed import find_shares
 from torchport.port.texts import (
     TIMED,
     compare_texts,
@@ -73,11 +74,13 @@ DIGITS = re.compile(r"(\d+)")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Bounds:
-    """How far numbers of a file may be apart: `least`, or `times` the distance of those in the file `again`."""
+    """How far numbers of a file may be apart: `least`, or `times` the distance of those in the file `again`; shares of
+    samples by `points` of a hundred."""
 
     least: float
     again: Path | None = None
     times: float = 1.0
+    points: float = 0.0
 
 
 def _get_tolerance(name: str, tolerance: float) -> float:
@@ -88,10 +91,11 @@ def _get_tolerance(name: str, tolerance: float) -> float:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Again:
     """The files in `folder` of another run of the original, with rounding noise: numbers of the port may be `times` as
-    far from the original's as its numbers are."""
+    far from the original's as its numbers are, and shares of samples `points` of a hundred."""
 
     folder: Path
     times: float
+    points: float = 0.0
 
 
 def compare_files(
@@ -114,7 +118,7 @@ def compare_files(
                 if third is None:
                     row = dataclasses.replace(row, equal=None, note=_and(row.note, "the original, run again, lacks it"))
                 else:
-                    bounds = _Bounds(_get_tolerance(name, tolerance), again.folder / third, again.times)
+                    bounds = _Bounds(_get_tolerance(name, tolerance), again.folder / third, again.times, again.points)
                     row = _compare(name, reference / one, port / other, bounds)
             if one != other:
                 row = dataclasses.replace(row, note=_and(row.note, f"the port's is {other}"))
@@ -222,7 +226,9 @@ def _contents(
     if not contents:
         raise Unreadable(reasons[0])
     again = None if bounds.again is None else read(bounds.again)
-    equal, difference, note = compare_contents(contents[0], contents[1], bounds.least, again, bounds.times)
+    equal, difference, note = compare_contents(
+        contents[0], contents[1], bounds.least, again, bounds.times, bounds.points
+    )
     said = [_said(content, size) for content, size in zip(contents, sizes, strict=True)]
     return FileRow(name, kind, said[0], said[1], equal, difference, note)
 
@@ -255,9 +261,11 @@ def compare_contents(
     tolerance: float,
     again: Mapping[str, object] | None = None,
     times: float = 1.0,
+    points: float = 0.0,
 ) -> tuple[bool | None, float | None, str]:
     """Whether two flat contents are equal within `tolerance`, or within `times` the distance of `again` from the
-    reference; the largest difference, and what differs first or most."""
+    reference, and shares of samples within `points` of a hundred; the largest difference, and what differs first or
+    most."""
     missing = [name for name in reference if name not in port and not RANDOM_STATE.search(name)]
     more = [
         name for name in port if name not in reference and not OWN_TO_NPU.search(name) and not RANDOM_STATE.search(name)
@@ -271,7 +279,7 @@ def compare_contents(
         other = port.get(name)
         if RANDOM_STATE.search(name) or (TIMED.search(name) and not isinstance(one, Tensor)):
             continue
-        difference = _difference(one, other)
+        difference = 0.0 if points and _is_near_share(name, one, other, points) else _difference(one, other)
         moved = 0.0 if again is None else _difference(one, again.get(name))
         if isinstance(moved, str) or moved is None:  # between two runs of the original, too
             continue
@@ -287,6 +295,14 @@ def compare_contents(
         note = _and(note, f"{unknown} differs and cannot be compared")
         return (False if apart else None), _finite(worst), note
     return not apart, _finite(worst), note
+
+
+def _is_near_share(name: str, one: object, other: object, points: float) -> bool:
+    """Whether both values are a share of samples, as the name says, and no more than `points` of a hundred apart."""
+    if not (isinstance(one, float) and isinstance(other, int | float)):
+        return False
+    shares = find_shares(f"{name.rpartition('.')[2]} {one!r}")
+    return abs(one - other) <= points * shares.get(one, 0.0)
 
 
 def _difference(one: object, other: object) -> float | str | None:

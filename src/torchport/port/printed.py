@@ -73,7 +73,7 @@ def _list_missing(shorter: int, theirs: Lines, ours: Lines, again: Lines | None)
 def _differences(words: str, rows: list[Line], others: list[Line], points: float) -> Iterator[tuple[float, str]]:
     counts = _find_counts(words)
     for (line, numbers), (_, theirs) in zip(rows, others, strict=True):
-        shares = _find_shares(line) if points else {}
+        shares = find_shares(line) if points else {}
         for place, (number, other) in enumerate(zip(numbers, theirs, strict=True)):
             if abs(float(number) - float(other)) <= points * shares.get(float(number), 0.0):
                 continue
@@ -81,7 +81,7 @@ def _differences(words: str, rows: list[Line], others: list[Line], points: float
             yield difference, f"{other} against {number} in the line {line!r}"
 
 
-def _find_shares(line: str) -> dict[float, float]:
+def find_shares(line: str) -> dict[float, float]:
     """The numbers of a line that are shares of samples, and a point of a hundred in the unit of each."""
     metrics = [metric for values in printed_metrics(line).values() for metric in values]
     return {

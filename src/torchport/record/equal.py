@@ -37,9 +37,9 @@ class EqualStart:
     """Saves to `directory`, or with `load` loads from it; `torch` is the imported module.
 
     `key()` names this process among those of its run: each has files of its own. `generator` says whether the state
-    of the CPU's random generator goes along. With `noise` what is loaded is moved by one unit in its last place, up or
-    down at random: as little as rounding does. With `spoil` one weight has its elements in reverse order while it is
-    compared. `find_name` gives the name of a parameter, "" for one that has none.
+    of the CPU's random generator goes along. With `noise`, the number of a draw, what is loaded is moved by one unit
+    in its last place, up or down at random: as little as rounding does. With `spoil` one weight has its elements in
+    reverse order while it is compared. `find_name` gives the name of a parameter, "" for one that has none.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class EqualStart:
         *,
         load: bool,
         generator: bool = True,
-        noise: bool = False,
+        noise: int = 0,
         spoil: bool = False,
         find_name: Callable[[Any], str] = lambda parameter: "",
     ) -> None:
@@ -63,7 +63,7 @@ class EqualStart:
         self._transfer = self._load if load else self._save
         self._journal = journal
         self._generator = generator
-        self._noise = own_generator(torch, 1) if noise else None
+        self._noise = own_generator(torch, noise) if noise else None
         self._spoil = spoil
         self._spoilt: Any = torch.utils.weak.WeakIdKeyDictionary()
         self._known = torch.utils.weak.WeakIdKeyDictionary()

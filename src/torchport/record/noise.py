@@ -16,7 +16,7 @@ from torchport.patches import Patches
 from torchport.record import releases
 from torchport.record.roundoff import CONVOLUTION, FORMATS, MATMUL
 
-SEED = 2  # not that of the noise in the initial weights
+APART = 1  # from the seed of the noise in the initial weights
 
 
 def own_generator(torch: Any, seed: int) -> Any:
@@ -43,13 +43,15 @@ class Noise:
     output stay what they are, since code may rely on them: a mask, an index, a probability of 1.
 
     Equal tensors are moved alike, by a generator that their bits seed: activation checkpointing computes a module again
-    and refuses tensors of other shapes, which a router that was moved otherwise would give.
+    and refuses tensors of other shapes, which a router that was moved otherwise would give. Another `draw` is other
+    noise.
     """
 
-    def __init__(self, torch: Any, formats: Mapping[str, str] | None = None) -> None:
+    def __init__(self, torch: Any, formats: Mapping[str, str] | None = None, draw: int = 1) -> None:
         self._torch = torch
         self._process = os.getpid()
-        self._draws = own_generator(torch, SEED)
+        self._seed = draw + APART
+        self._draws = own_generator(torch, self._seed)
         self._calls = threading.local()
         self._straight = _straight_through(torch)
         nn = torch.nn
@@ -124,7 +126,7 @@ class Noise:
     def _seed_by(self, value: Any) -> Any:
         """The generator, in the state that belongs to these numbers."""
         integers = getattr(self._torch, f"int{8 * value.dtype.itemsize}")
-        return self._draws.manual_seed((SEED + int(value.detach().view(integers).sum())) % 2**63)
+        return self._draws.manual_seed((self._seed + int(value.detach().view(integers).sum())) % 2**63)
 
     def _differing(self, gradient: Any) -> Any:
         """The gradient, moved as an output is; a second derivative does not see it."""

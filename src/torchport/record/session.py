@@ -58,10 +58,11 @@ class Options:
     is a JSON file for `Sites`; `save` or `load` is the folder of the initial weights; `pack` or `batches` that of the
     uploaded batches, which are kept or taken; `steps` and `enough` are those of `Limit`, for steps of the kind `kind`.
 
-    With `noise` the weights that are loaded and what modules give are moved by one unit in the last place (`Noise`),
-    or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`); with `faults` the run makes the
-    mistakes of `Faults`. `states_out` or `states_in` is the folder of the states of `States`, and `states_every` the
-    steps from one to the next. `operators` is a `Wanted`, as JSON has it, for a run whose operators are recorded.
+    With `noise`, the number of a draw from 1 on, the weights that are loaded and what modules give are moved by one
+    unit in the last place (`Noise`), or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`);
+    with `faults` the run makes the mistakes of `Faults`. `states_out` or `states_in` is the folder of the states of
+    `States`, and `states_every` the steps from one to the next. `operators` is a `Wanted`, as JSON has it, for a run
+    whose operators are recorded.
     `on_cpu` are operators of the NPU that the CPU computes (`on_cpu`); None for a run that is not to be looked into.
     Nothing that a `discarded` run writes is kept.
     """
@@ -73,7 +74,7 @@ class Options:
     lines: str = ""
     save: str = ""
     load: str = ""
-    noise: bool = False
+    noise: int = 0
     pack: str = ""
     batches: str = ""
     roundoffs: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -185,7 +186,7 @@ class Session:
             self._draws.install(patches)
             self._recorder.parts.append(self._draws)
         if self._options.noise:
-            Noise(torch, self._options.roundoffs).install(patches)
+            Noise(torch, self._options.roundoffs, self._options.noise).install(patches)
             self._journal.write_event("device", settings=dict(self._options.roundoffs))
         if self._options.on_cpu is not None:
             from torchport.record.on_cpu import OnCpu
