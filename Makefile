@@ -157,8 +157,9 @@ build/upstream/packages/.installed: tests/upstream/requirements.txt
 mutation: setup ## mutation tests of the kernels (30 minutes; AGAIN=1 after adding a test)
 	$(BIN)/python tests/mutation/run.py --jobs $(JOBS) $(if $(AGAIN),--again)
 
-verdict: setup ## port 45 scripts, healthy and with 4 to 12 injected faults each (two hours)
+verdict: setup ## port 45 scripts, healthy and with 4 to 12 injected faults each, and healthy on a device with other sums (three hours)
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
+	$(BIN)/python tests/verdict/run.py --jobs $(JOBS) --reordered
 
 accuracy: setup ## find 34 injected faults with `compare`, accuse none of 10 healthy pairs, and print the cost (half an hour; SIDES="cpu isa npu")
 	$(BIN)/python tests/accuracy/run.py $(SIDES)

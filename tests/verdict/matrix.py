@@ -36,6 +36,19 @@ COLUMNS = (
     "average",
     "device of a part",
 )
+# The sabotages that a device with another order of sums has to notice too: what rounding could hide.
+REORDERED = {
+    "mlp": ("rate x1.1",),
+    "cnn": ("dropout rate",),
+    "gan": ("dtype of a region",),
+    "transformer": ("mask off",),
+    "ddp": ("optimizer setting",),
+    "checkpointing": ("late fault",),
+    "ema_checkpoint": ("average",),
+    "finetune": ("start",),
+    "fp16_skips": ("clipping or schedule",),
+    "tagger": ("evaluation",),
+}
 HEALTHY = "healthy"  # the column of the port as it was converted
 HOLDS, UNDECIDED, WRONG = "holds", "undecided", "does not hold"
 LEAST_CELLS, LEAST_SCRIPTS = 300, 45
@@ -136,8 +149,8 @@ def worse(stored: Table, found: Table) -> Iterator[str]:
                 yield f"{script}, {column}: {before.word} -> {row.word}"
 
 
-def failed_bars(table: Table, edits: Edits) -> Iterator[str]:
-    """What the table does not keep of what is promised of it, in words; nothing where it keeps everything."""
+def failed_bars(table: Table, edits: Edits, *, least: bool = True) -> Iterator[str]:
+    """Name each promise that the table does not keep. Without `least` the number of cells is not looked at."""
     healthy = {script: columns[HEALTHY] for script, columns in table.items() if HEALTHY in columns}
     cells = {
         (script, column): row
@@ -151,7 +164,7 @@ def failed_bars(table: Table, edits: Edits) -> Iterator[str]:
     yield from (f"{script}: no word on the healthy port" for script in sorted({*edits} - {*healthy}))
     if len(healthy) < LEAST_SCRIPTS:
         yield f"{len(healthy)} healthy scripts, where {LEAST_SCRIPTS} are wanted"
-    if len(cells) < LEAST_CELLS:
+    if least and len(cells) < LEAST_CELLS:
         yield f"{len(cells)} sabotaged ports, where {LEAST_CELLS} are wanted"
     for (script, column), row in cells.items():
         if not row.acts:

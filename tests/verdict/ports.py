@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ _LATER = ("npu", "compare", "result.json", "report.html")
 
 
 class Ports:
-    """Ports below the folder `work`, which is made; `jobs` at a time."""
+    """Ports below the folder `work`, which is made; `jobs` at a time, with the options `options`."""
 
-    def __init__(self, work: Path, jobs: int) -> None:
+    def __init__(self, work: Path, jobs: int, options: Sequence[str] = ()) -> None:
         self._work = work
         self._jobs = jobs
+        self._options = options
         self._edits, self._ranks = matrix.load()
 
     def rows(self, cells: Mapping[str, list[str]]) -> Iterator[tuple[str, str, Row | TableError]]:
@@ -115,7 +116,7 @@ class Ports:
             *ranks,
         ]
         run = subprocess.run(
-            [*command, "--timeout", str(RUN), *options],
+            [*command, "--timeout", str(RUN), *self._options, *options],
             cwd=self._work / script,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True,

@@ -5,7 +5,8 @@ deleted, a learning rate 10 % too high, the wrong weights saved ...), and compar
 
 Fails on any word that has become worse, and unless: no sabotaged port "holds"; at most 2 % of them are undecided; each
 healthy port "holds"; there are 300 sabotaged ports, and each sabotage changes what its port computes or leaves. The
-bars hold for the whole table: what is not run now counts as it is stored.
+bars hold for the whole table: what is not run now counts as it is stored. With --reordered the device adds in another
+order than the CPU, as every real one does: all healthy ports, and ten that are sabotaged.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from matrix import (
     COLUMNS,
     HEALTHY,
+    REORDERED,
     STATUS,
     Row,
     TableError,
@@ -47,9 +49,13 @@ def main() -> int:
     option("--missing", action="store_true", help="only what the stored table has no word on, such as after a stop")
     option("--update", action="store_true", help="store what was found")
     option("--table", type=Path, default=STATUS, help="the stored table (default: status.json beside this file)")
+    option("--reordered", action="store_true", help="on a device that adds in another order; the table: reordered.json")
     option("--work", type=Path, help="keep the healthy ports in this folder (default: a temporary one)")
     option("--markdown", action="store_true", help="print the stored table, and run nothing")
     options = parser.parse_args()
+    if options.reordered:
+        options.table = options.table.with_name("reordered.json")
+        edits = {name: {column: edits[name][column] for column in REORDERED.get(name, ())} for name in edits}
     stored = read(options.table)
     if options.markdown:
         print(markdown(stored))
@@ -65,7 +71,8 @@ def main() -> int:
     errors: list[str] = []
     start = time.monotonic()
     with nullcontext(options.work) if options.work else tempfile.TemporaryDirectory() as work:
-        for number, (script, column, row) in enumerate(Ports(Path(work), options.jobs).rows(cells), 1):
+        ports = Ports(Path(work), options.jobs, ["--reordered"] if options.reordered else [])
+        for number, (script, column, row) in enumerate(ports.rows(cells), 1):
             if isinstance(row, TableError):
                 errors.append(str(row))
                 print(f"{number:3} of {total} {row}", flush=True)
@@ -76,7 +83,7 @@ def main() -> int:
             if options.update:  # after each: a run that is stopped keeps what it has found
                 write(merged(stored, found, edits), options.table)
     table = merged(stored, found, edits)
-    became_worse, bars = list(worse(stored, found)), list(failed_bars(table, edits))
+    became_worse, bars = list(worse(stored, found)), list(failed_bars(table, edits, least=not options.reordered))
     print(f"\n{summary(table)}\n{total} ports in {time.monotonic() - start:.0f} s")
     for heading, lines in (
         ("wrong rows of cells.toml:", errors),

@@ -33,6 +33,7 @@ import hashlib
 import sys
 from pathlib import Path
 
+from torchport import vnpu
 from torchport.cli import UNDECIDED
 from torchport.cli.compare import TOLERANCE, parse_relative_tolerance
 from torchport.errors import TorchportError
@@ -73,6 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tolerance", type=parse_relative_tolerance, metavar="X", help=TOLERANCE)
     parser.add_argument(
+        "--reordered",
+        action="store_true",
+        help="the virtual NPU adds in an order other than the CPU's, as every real device does (seed: 1)",
+    )
+    parser.add_argument(
         "--no-control",
         action="store_true",
         help="do not put small faults into a run of the original, to show that the comparison notices them",
@@ -110,6 +116,7 @@ def run_command(arguments: argparse.Namespace) -> int:
         control=not arguments.no_control,
         operators=not arguments.no_operators,
         tolerance=arguments.tolerance,
+        sum_order=vnpu.choose_sum_order(reordered=arguments.reordered),
     )
     result = run_port(plan, Progress(sys.stderr, STEPS, arguments.quiet))
     if arguments.json:

@@ -34,13 +34,15 @@ from torchport.port.plan import (
 )
 from torchport.port.printed import NAME, PRINTED
 from torchport.port.progress import Progress
+from torchport.port.sums import measure_sum_order
 from torchport.port.unconverted import find_unconverted
 from torchport.record.recording import CALL, Recording
 from torchport.report.html import render_page
 from torchport.results.comparison import Comparison
 from torchport.results.conversion import Summary
-from torchport.results.port import ControlRun, Conversion, FileRow, Judged, Port, PortRuns, Run
+from torchport.results.port import ControlRun, Conversion, FileRow, Judged, Port, PortRuns, Run, SumOrder
 
+SUMS = "sums"  # below compare/, one step of both runs
 NAMED = 2  # files of those that were not compared
 NOT_RUN = Finding(
     "TP312",
@@ -218,12 +220,14 @@ class _Steps:
             reference = Recording.from_directory(folders[0])
             comparison: Comparison | None = None
             rows: list[FileRow] = []
+            sums: SumOrder | None = None
             if self.runs[NPU].skipped:
                 findings = [*compare_recordings(reference, reference).findings, NOT_RUN]
             else:
                 port = Recording.from_directory(folders[1])
                 result = judging.judge_runs(plan, folder, reference, port, self.control, self.progress)
                 comparison = result.data
+                sums = measure_sum_order(plan, folder / SUMS, self.progress)
                 if self.runs[REFERENCE].given is None:  # else only the port's files are known
                     rows = compare_outcomes(*folders, choose_tolerance(comparison))
                     if Verdict.from_findings(result.findings, "").word is not Word.DOES_NOT_HOLD:
@@ -240,7 +244,7 @@ class _Steps:
                 comparison = dataclasses.replace(comparison, verdict=word, reason=reason, decide=decide)
             unchecked = () if comparison is None else tuple(self._unchecked(comparison, findings, rows))
             files = tuple(row for row in rows if row.kind != PRINTED)
-            data = Judged(plan.command, comparison, word, reason, decide, files, tuple(mentions), unchecked)
+            data = Judged(plan.command, comparison, word, reason, decide, files, tuple(mentions), unchecked, sums)
             placed = runs.original_places(tuple(findings), *folders)
             self.judged = dataclasses.replace(step_result(COMPARE, plan, data), findings=placed)
             self.judged.write(folder / RESULT)
@@ -287,6 +291,7 @@ class _Steps:
             runs=PortRuns(self.runs[REFERENCE], self.control, npu),
             notes=tuple(_notes(plan, self.runs, self.control)),
             unchecked=judged.unchecked,
+            sums=judged.sums,
         )
         result = Result("port", (*self.conversion.findings, *self.judged.findings), data, plan.hash_inputs())
         result.write(plan.out / RESULT)

@@ -50,7 +50,8 @@ class Plan:
     `force` a converted tree that was edited is overwritten. Without `control` the control run makes no faults.
     `tolerance` is a relative difference that somebody allows in place of what the original's rounding does.
     `reference` is a recording that takes the place of the original's run (`given`). Without `operators` runs that part
-    are not run again for the operator that is wrong first (`suspects`).
+    are not run again for the operator that is wrong first (`suspects`). `sum_order` is the seed of the order in
+    which the virtual NPU adds, None for the CPU's.
     """
 
     launch: Launch
@@ -66,6 +67,7 @@ class Plan:
     tolerance: float | None = None
     reference: Path | None = None
     operators: bool = True
+    sum_order: int | None = None
 
     @property
     def script(self) -> Path | None:

@@ -316,6 +316,8 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
         inherited |= rename_variables(inherited)
         inherited = port_side.make_port_environment(inherited, plan.launch.processes or 1)
         environment = {**inherited, **vnpu.environment(inherited), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+        if plan.sum_order is not None:
+            environment[vnpu.SUM_ORDER] = str(plan.sum_order)
     environment |= surroundings.build_run_environment(environment, views[0].place)
     path = [str(_inside(views, plan.folder / entry)) for entry in plan.path]
     return {

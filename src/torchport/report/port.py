@@ -100,6 +100,8 @@ def _rows(data: Port) -> Iterator[tuple[str, str]]:
     shown = [(name, run) for name, run in both if run is not None]
     if data.runs.npu is not None and (used := _used(data.runs.npu)):
         yield "NPU use", used
+    if sums := wording.describe_sum_order(data):
+        yield "sums", sums
     if shown:
         yield "runs", "; ".join(f"{name} {_run(run)}" for name, run in shown)
     for name, run in shown:

@@ -17,7 +17,7 @@ from torchport.results.comparison import (
     Quantity,
     Roundoff,
 )
-from torchport.results.port import FileRow, Run
+from torchport.results.port import FileRow, Port, Run
 
 # The verdict's words, and the kind that gives each its colour and its mark.
 KINDS = {"holds": "good", "does not hold": "bad", "undecided": "open"}
@@ -139,6 +139,19 @@ def describe_quantity(row: Difference | Noticed) -> str:
 def format_value_count(row: Quantity) -> str:
     """How many values of a quantity were compared: "200 gradients"."""
     return format_count(row.compared, kind_of(row))
+
+
+def describe_sum_order(data: Port) -> str:
+    """In which other order than the CPU's the port's device added, and how many results show it; empty for the CPU's
+    order."""
+    sums = data.sums
+    if sums is None:
+        return ""
+    words = f"added in another order than the CPU's (seed {sums.seed})"
+    if not sums.results:
+        return words
+    share = sums.unequal / sums.results
+    return f"{words}: {share:.0%} of {sums.results:,} results of operators in step 0 have other bits"
 
 
 def format_value(one: object) -> str:

@@ -94,6 +94,16 @@ class FileRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SumOrder:
+    """Another order of adding than the CPU's, of the virtual NPU: its seed, and how many of the first step's `results`
+    of operators are `unequal` to the original's in any bit; 0 of 0 if that was not counted."""
+
+    seed: int
+    results: int = 0
+    unequal: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class UnconvertedModule:
     """The first place in a file that speaks of CUDA; `line` counts from 1.
 
@@ -111,7 +121,7 @@ class Judged:
     """The step `compare`: the verdict, its reason, what would decide an open one, and what it rests on.
 
     `comparison` is None if one of the runs is missing; `modules` are the user's modules that were not converted;
-    `unchecked` says what was not compared.
+    `unchecked` says what was not compared, `sums` that the port added in another order than the CPU's.
     """
 
     command: Command
@@ -122,6 +132,7 @@ class Judged:
     files: tuple[FileRow, ...]
     modules: tuple[UnconvertedModule, ...]
     unchecked: tuple[str, ...] = ()
+    sums: SumOrder | None = dataclasses.field(default=None, metadata=OMITTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,7 +149,8 @@ class Port:
     """The data of `torchport port`.
 
     `port` is the converted script, `backend` "virtual NPU" or "NPU", `diff` what was rewritten, `notes` what a reader
-    of the verdict has to know of the runs, `unchecked` what was not compared.
+    of the verdict has to know of the runs, `unchecked` what was not compared, `sums` that the port added in another
+    order than the CPU's.
     """
 
     verdict: str
@@ -157,3 +169,4 @@ class Port:
     runs: PortRuns
     notes: tuple[str, ...]
     unchecked: tuple[str, ...] = ()
+    sums: SumOrder | None = dataclasses.field(default=None, metadata=OMITTED)

@@ -29,6 +29,17 @@ def trains(place):
     return script(place, TRAIN)
 
 
+def test_a_port_that_adds_in_another_order(place):
+    run = port(trains(place), "--reordered", "25")
+    assert run.returncode == 0, run.stderr + run.stdout
+    sums = Result.read(place / "torchport-out" / "train" / "result.json").data["sums"]
+    assert sums["seed"] == 1
+    assert sums["results"] > 10
+    assert sums["results"] / 4 < sums["unequal"] < sums["results"]
+    assert f"of {sums['results']} results of operators in step 0 have other bits" in " ".join(run.stdout.split())
+    assert not list((place / "torchport-out" / "train" / "compare").glob("sums*"))
+
+
 def test_a_control_run_of_twenty_steps_with_three_faults(place):
     run = port(trains(place), "25")
     assert run.returncode == 0, run.stderr + run.stdout

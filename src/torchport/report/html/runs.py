@@ -33,6 +33,7 @@ def render_runs_section(result: Result[Any]) -> str:
         ("Time of a step", lambda _, side: _time(getattr(seconds, side))),
         ("Operators on the NPU", lambda run, _: escape(wording.describe_launches(run))),
         ("Tensors", lambda run, _: _tensors(run)),
+        ("Sums", lambda _, side: escape(wording.describe_sum_order(data)) if side == "port" else ""),
         ("Files written", lambda run, _: _paths([row.path for row in run.files], WRITTEN)),
         ("Wrote outside its folder", lambda run, _: _paths(run.outside, OUTSIDE)),
     ]
