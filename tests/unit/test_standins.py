@@ -7,6 +7,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,16 @@ def test_stand_in_goes_before_an_installed_package_and_leaves(folder: Path) -> N
     standins.uninstall()
     assert "apex_C" in sys.modules, "an installed package is not ours to forget"
     del sys.modules["apex_C"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_who_probes_for_a_library_learns_that_it_is_not_installed() -> None:
+    """transformers looks up the distribution of a package that it finds: `packages_distributions()["flash_attn"]`."""
+    for name in standins.names():
+        known = importlib.util.find_spec(name) is None or PathFinder.find_spec(name) is not None
+        assert known or name in sys.modules, name
+    assert importlib.import_module("xformers").__path__ == [str(finder.PACKAGES / "xformers")]
+    assert importlib.util.find_spec("xformers") is not None, "what is imported is there"
 
 
 @pytest.mark.usefixtures("installed")

@@ -21,9 +21,17 @@ class Standins:
     except where it is the library's Ascend build."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Called by the import system for each module that is not loaded yet."""
+        """Called by the import system for each module that is not loaded yet.
+
+        A program that probes is answered what is installed: transformers, say, asks a package that it finds for the
+        name of its distribution, and a stand-in has none.
+        """
         library = fullname.partition(".")[0]
-        return _spec(fullname) if library in names() and not _is_ascend_build(library) else None
+        if library not in names() or _is_ascend_build(library):
+            return None
+        if fullname == library and not _is_imported() and PathFinder.find_spec(library) is None:
+            return None
+        return _spec(fullname)
 
 
 class Explanations:
@@ -33,11 +41,9 @@ class Explanations:
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         """Called by the import system. Raises ModuleNotFoundError for a package of `libraries.toml`.
 
-        Only when an import statement asks. `importlib.util.find_spec` is how programs probe for what is
-        installed, and for them an absent package is simply absent.
+        Only when an import statement asks; for who probes, an absent package is simply absent.
         """
-        # Frames: this, importlib's _find_spec, and whoever called that.
-        if "." in fullname or sys._getframe(2).f_code.co_name != "_find_and_load_unlocked":
+        if "." in fullname or not _is_imported():
             return
         row = load_libraries().get(fullname)
         if row is not None and row.status is not Support.WORKS:
@@ -74,6 +80,13 @@ def uninstall() -> None:
         origin = getattr(getattr(module, "__spec__", None), "origin", None)
         if origin and PACKAGES in Path(origin).parents:
             del sys.modules[name]
+
+
+def _is_imported() -> bool:
+    """Whether the finder's method that asks is called for an import: `importlib.util.find_spec` is how programs probe
+    for what is installed."""
+    # Frames: this, the method, importlib's _find_spec, and whoever called that.
+    return sys._getframe(3).f_code.co_name == "_find_and_load_unlocked"
 
 
 def _spec(fullname: str) -> ModuleSpec | None:
