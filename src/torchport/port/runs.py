@@ -314,7 +314,7 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
     else:
         # As many NPUs as the reference shows GPUs, so that scripts which ask how many there are do the same.
         inherited |= rename_variables(inherited)
-        inherited = port_side.make_port_environment(inherited, plan.launch.processes or 1)
+        inherited = port_side.make_port_environment(inherited, _count_devices(plan))
         environment = {**inherited, **vnpu.environment(inherited), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
         if plan.sum_order is not None:
             environment[vnpu.SUM_ORDER] = str(plan.sum_order)
@@ -327,6 +327,12 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
         "TORCHPORT_AUTO": "0",
         session.VARIABLE: options.to_variable(),
     }
+
+
+def _count_devices(plan: Plan) -> int:
+    """How many NPUs the port needs. The ranks that a script or a program starts by itself show in its reference."""
+    ranks = {process.rank for process in Recording.from_directory(plan.kept_in(REFERENCE)).trained}
+    return max(plan.launch.processes, len(ranks))
 
 
 def _inherit(plan: Plan) -> dict[str, str]:
