@@ -36,6 +36,7 @@ def names(
         (None, "a/b/train.py", "a/b"),
         (".git", "a", ""),
         (".git", ".venv/lib/python3.11/site-packages/pkg/train.py", ".venv/lib/python3.11/site-packages/pkg"),
+        (".git", "site-packages/pkg/sub/train.py", "site-packages/pkg"),
     ],
 )
 def test_the_root_of_a_project(tmp_path: Path, mark: str | None, script: str, root: str) -> None:
@@ -100,6 +101,21 @@ def test_what_is_installed_does_not_belong(tmp_path: Path) -> None:
         {"train.py": "import a, b\n", "pyproject.toml": "", "venv/lib/a.py": "", "deps/site-packages/b.py": ""},
     )
     assert names(tmp_path, "train.py", path=["venv/lib", "deps/site-packages"]) == ["train.py"]
+
+
+def test_a_module_of_an_installed_package_finds_the_others_of_its_package(tmp_path: Path) -> None:
+    """`python -m open_clip_train.main`: the device is chosen in open_clip_train/distributed.py."""
+    files = {
+        "site-packages/pkg/__init__.py": "",
+        "site-packages/pkg/sub/__init__.py": "",
+        "site-packages/pkg/sub/main.py": "from pkg.distributed import device\nimport other\n",
+        "site-packages/pkg/distributed.py": "",
+        "site-packages/other.py": "",
+    }
+    write(tmp_path, files)
+    assert set(names(tmp_path, "site-packages/pkg/sub/main.py", module=True)) == files.keys() - {
+        "site-packages/other.py"
+    }
 
 
 def test_a_package_that_is_started_as_a_module(tmp_path: Path) -> None:

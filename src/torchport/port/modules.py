@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.notebook import Notebook
-from torchport.source.project import is_foreign, project_root
+from torchport.source.project import INSTALLED, is_foreign, project_root
 from torchport.source.text import SourceError
 
 
@@ -19,8 +19,8 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     `module` says that it is started as `python -m` in `folder`, the current folder; `path` has the entries of
     PYTHONPATH. A name is looked for where Python would: in the script's folder (with `module` in `folder`), in
     `path`, then in the project's root and its `src`, where an editable install or a line with `sys.path` would
-    find it. What lies outside of the project's root (`project_root`), or is installed inside of it, does not
-    belong. With `follow` false the script alone does.
+    find it; an installed package finds its own modules in `site-packages`. What lies outside of the project's root
+    (`project_root`), or is installed inside of it, does not belong. With `follow` false the script alone does.
 
     Only what import statements name is found, and `import_module("name")`; nothing is imported or executed. A file
     that cannot be parsed is listed and not looked into.
@@ -32,8 +32,9 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     root = project_root(script)
     first = folder if module else script.parent
     entries = [folder / entry for entry in path if entry]
-    places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src")))
-    packages = _packages_of(script, first) if module else []
+    installed = [root.parent] if root.parent.name in INSTALLED else []
+    places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src", *installed)))
+    packages = _packages_of(script, *(installed or [first])) if module else []
     return _closure([script, *packages], places, lambda found: _is_of_project(found, root))
 
 

@@ -26,14 +26,15 @@ def project_root(path: Path) -> Path:
     """The folder of the project that the script or folder `path` belongs to, resolved.
 
     The nearest folder at or above it with `.git` or `pyproject.toml`; without one the script's own folder. What is
-    installed belongs to no project: a mark at or above `site-packages` does not count.
+    installed belongs to no project: a mark at or above `site-packages` does not count, and an installed package is a
+    project of its own.
     """
     path = path.resolve()
     start = path if path.is_dir() else path.parent
     for folder in (start, *start.parents):
         if folder.name in INSTALLED:
             break
-        if any((folder / mark).exists() for mark in _MARKS):
+        if any((folder / mark).exists() for mark in _MARKS) or folder.parent.name in INSTALLED:
             return folder
     return start
 
