@@ -32,7 +32,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         message + ": torch_npu's transfer_to_npu is imported, which makes its GPU accelerator use the NPU",
         [_insertion(module)],
         hint="It redirects torch.cuda in the whole process. torch_npu answers no device capability by itself, which "
-        "lightning asks for: 8.0 is what it is told.",
+        "lightning asks for: 8.0 is what it is told. With several devices lightning looks up their backend, and takes "
+        "gloo if there is none: transfer_to_npu leaves none for cuda.",
     )
 
 
@@ -83,9 +84,11 @@ def _insertion(module: Module) -> Edit:
     before = body[: body.index(place)]
     lines = [
         *([] if any(_binds(statement, "os") for statement in before) else ["import os"]),
+        *([] if any(_binds(statement, "torch") for statement in before) else ["import torch"]),
         *([] if any(_binds(statement, "torch_npu") for statement in before) else ["import torch_npu"]),
         "from torch_npu.contrib import transfer_to_npu",
         'os.environ.setdefault("TORCH_NPU_DEVICE_CAPABILITY", "8.0")',
+        'torch.distributed.Backend.default_device_backend_map["cuda"] = "hccl"',
     ]
     offset = module.text.position_to_offset(_first_line(place), 0)
     text = newline.join(lines) + newline
@@ -123,8 +126,9 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 _HEAD = (  # beside `import torch_npu`, which examples leave out
-    "import os\nfrom torch_npu.contrib import transfer_to_npu\n"
+    "import os\nimport torch\nfrom torch_npu.contrib import transfer_to_npu\n"
     'os.environ.setdefault("TORCH_NPU_DEVICE_CAPABILITY", "8.0")\n'
+    'torch.distributed.Backend.default_device_backend_map["cuda"] = "hccl"\n'
 )
 
 RULE = Rule(
@@ -154,7 +158,7 @@ RULE = Rule(
         (
             "import os\nimport torch\nimport lightning.pytorch as pl\nx.cuda()\npl.Trainer(accelerator='cuda')\n",
             "import os\nimport torch\n"
-            + _HEAD.removeprefix("import os\n")
+            + _HEAD.removeprefix("import os\nimport torch\n")
             + "import lightning.pytorch as pl\nx.npu()\npl.Trainer(accelerator='cuda')\n",
         ),
     ),
