@@ -1,9 +1,11 @@
 """Each run has a folder of its own that looks like the user's, and nothing of the user's changes."""
 
+import importlib.util
 import os
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from torchport.port import mirror
 from torchport.port.lock import lock_folder
 from torchport.port.mirror import Budget
 from torchport.port.view import View
+from torchport.record.session import redirect_editable
 from torchport.results.port import WrittenFile
 
 
@@ -357,3 +360,15 @@ def test_any_tree_with_any_budget(
     view.keep_written(root / "files")
     assert contents(root / "folder") == tree
     assert os.listdir(root / "files") == []
+
+
+def test_an_installed_package_is_found_in_what_stands_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`port -m open_clip_train.main`: the port imported the original from site-packages."""
+    site, place = tmp_path / "lib/site-packages", tmp_path / "view-2/lib/site-packages/pkg"
+    for folder, says in ((site / "pkg", "original"), (place, "converted")):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(f"says = {says!r}\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    redirect_editable({str(site / "pkg"): str(place)})
+    spec = importlib.util.find_spec("pkg")
+    assert spec is not None and spec.origin == str(place / "__init__.py")

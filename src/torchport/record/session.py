@@ -33,7 +33,7 @@ from torchport.record.placed import name_own_device
 from torchport.record.recorder import Recorder, process_fields
 from torchport.record.recording import Journal
 from torchport.record.roundoff import Device
-from torchport.record.sites import Sites
+from torchport.record.sites import INSTALLED, Sites
 from torchport.record.states import MOST_BYTES, MOST_KEPT, States
 from torchport.record.tf32 import Tf32
 
@@ -387,7 +387,9 @@ def list_user_source_files() -> list[str]:
 def redirect_editable(views: Mapping[str, str]) -> None:
     """Let packages that are installed in place from a folder of the user's be found in what stands for it.
 
-    `pip install -e .` leaves paths in .pth files, which are in `sys.path` by now, or finders with tables of paths.
+    `pip install -e .` leaves paths in .pth files, which are in `sys.path` by now, or finders with tables of paths. Of
+    an installed package (`port -m package.train`) the folder that is searched for it is no folder of the user's: what
+    stands for it is searched before.
     """
 
     def moved(path: str) -> str:
@@ -403,6 +405,11 @@ def redirect_editable(views: Mapping[str, str]) -> None:
         return [moved(path) if isinstance(path, str) else path for path in paths]
 
     sys.path[:] = all_moved(sys.path)
+    for folder, place in views.items():
+        packages = os.path.dirname(folder)
+        at = next((at for at, path in enumerate(sys.path) if os.path.realpath(path) == packages), None)
+        if at is not None and os.path.basename(packages) in INSTALLED:
+            sys.path.insert(at, os.path.dirname(place))
     for finder in sys.meta_path:
         module = getattr(finder, "__module__", "") or ""
         if module.startswith("__editable__"):  # setuptools' own name for them

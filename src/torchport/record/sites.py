@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 
-_INSTALLED = ("site-packages", "dist-packages")
+INSTALLED = ("site-packages", "dist-packages")
 # Packages whose frames are between the user's code and what is recorded.
 _BETWEEN = tuple(name + os.sep for name in ("torch", "torch_npu", "torchport"))
 _OURS = os.path.realpath(os.path.dirname(os.path.dirname(__file__))) + os.sep
@@ -112,7 +112,7 @@ class Sites:
         real = os.path.realpath(path)
         if real.startswith(_OURS):
             return "", False
-        word = next((word for word in _INSTALLED if f"{os.sep}{word}{os.sep}" in real), "")
+        word = next((word for word in INSTALLED if f"{os.sep}{word}{os.sep}" in real), "")
         if word:
             name = real.rpartition(f"{os.sep}{word}{os.sep}")[2]
             return "" if name.startswith(_BETWEEN) else name, False
