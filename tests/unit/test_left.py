@@ -346,13 +346,14 @@ def test_names_with_dates_belong_together(runs: tuple[Path, Path]) -> None:
         ("runs/Nov22_04-31-16_host/log.txt", "runs/Nov22_04-32-50_host/log.txt"),
         ("outputs/2026-11-22/04-31-16/m.json", "outputs/2026-11-22/04-33-01/m.json"),
         ("b/model_20261122_043116.txt", "b/model_20261122_043201.txt"),
+        ("c/2026_11_28-09_45_30-lr_0.1/epoch_1.pt.txt", "c/2026_11_28-09_46_37-lr_0.1/epoch_1.pt.txt"),  # open_clip
     ]
     for pair in names:
         for folder, name in zip(runs, pair, strict=True):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("1")
     rows = compare_files(*runs)
-    assert [row.equal for row in rows] == [True] * 3
+    assert [row.equal for row in rows] == [True] * len(names)
     assert all("the port's is" in row.note for row in rows)
     (runs[1] / "model_2.txt").write_text("1")
     (runs[0] / "model_1.txt").write_text("1")  # a step, not a date

@@ -64,7 +64,9 @@ NAMED_BY_CHANCE = re.compile(
             r"(?<=-)[0-9a-z]{8}(?=$|/|\.wandb$)",  # wandb
             r"\d{8,}",  # a date without hyphens, too
             r"\d{4}-\d\d-\d\d",
+            r"(?<!\d)(?:19|20)\d\d_\d\d_\d\d(?!\d)",
             r"\d\d[-:]\d\d[-:]\d\d",
+            r"(?<!\d)\d\d_\d\d_\d\d(?!\d)",
             r"(?<!\d)\d{6}(?!\d)",
         )
     )
