@@ -368,7 +368,11 @@ def test_an_installed_package_is_found_in_what_stands_for_it(tmp_path: Path, mon
     for folder, says in ((site / "pkg", "original"), (place, "converted")):
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text(f"says = {says!r}\n")
+    for folder in (site, place.parent):
+        (folder / "other_pkg.py").write_text("")  # in a view, a link
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     redirect_editable({str(site / "pkg"): str(place)})
-    spec = importlib.util.find_spec("pkg")
-    assert spec is not None and spec.origin == str(place / "__init__.py")
+    for name, origin in (("pkg", place / "__init__.py"), ("other_pkg", site / "other_pkg.py")):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.origin == str(origin)

@@ -17,6 +17,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -384,12 +385,23 @@ def list_user_source_files() -> list[str]:
     return sorted(found)
 
 
+class _Instead:
+    """Finds the package `name` in `folder`, and nothing else there: links to other packages stand beside it."""
+
+    def __init__(self, name: str, folder: str) -> None:
+        self._name, self._folder = name, folder
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        """Called by the import system for each module that is not loaded yet."""
+        return PathFinder.find_spec(fullname, [self._folder]) if fullname == self._name else None
+
+
 def redirect_editable(views: Mapping[str, str]) -> None:
     """Let packages that are installed in place from a folder of the user's be found in what stands for it.
 
     `pip install -e .` leaves paths in .pth files, which are in `sys.path` by now, or finders with tables of paths. Of
-    an installed package (`port -m package.train`) the folder that is searched for it is no folder of the user's: what
-    stands for it is searched before.
+    an installed package (`port -m package.train`) the folder that is searched for it is no folder of the user's: it is
+    found before.
     """
 
     def moved(path: str) -> str:
@@ -406,10 +418,9 @@ def redirect_editable(views: Mapping[str, str]) -> None:
 
     sys.path[:] = all_moved(sys.path)
     for folder, place in views.items():
-        packages = os.path.dirname(folder)
-        at = next((at for at, path in enumerate(sys.path) if os.path.realpath(path) == packages), None)
-        if at is not None and os.path.basename(packages) in INSTALLED:
-            sys.path.insert(at, os.path.dirname(place))
+        packages, name = os.path.split(folder)
+        if os.path.basename(packages) in INSTALLED and packages in map(os.path.realpath, sys.path):
+            sys.meta_path.insert(0, _Instead(name, os.path.dirname(place)))
     for finder in sys.meta_path:
         module = getattr(finder, "__module__", "") or ""
         if module.startswith("__editable__"):  # setuptools' own name for them
