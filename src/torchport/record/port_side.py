@@ -5,6 +5,7 @@ The patch of torch.compile is also that of `torchport run`.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import types
 from collections.abc import Callable, Mapping
@@ -75,4 +76,4 @@ def _teach_dynamo(torch: Any, patches: Patches) -> None:
     originals = {method for method in patched if isinstance(method, types.MethodDescriptorType)}
     if not originals <= known:
         methods = known | originals
-        patches.set(trace_rules, "get_tensor_method", lambda: methods)
+        patches.set(trace_rules, "get_tensor_method", functools.cache(lambda: methods))  # init_process_group clears it

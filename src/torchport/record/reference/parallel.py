@@ -105,6 +105,9 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
     everywhere("get_backend", tells)
     everywhere("destroy_process_group", destroyed)
     everywhere("is_nccl_available", lambda _: lambda: True)
+    # torch asks where NCCL is available whether a backend is its: none is, and a CPU build lacks the name.
+    if not hasattr(c10d, "ProcessGroupNCCL"):
+        patches.set(c10d, "ProcessGroupNCCL", type("ProcessGroupNCCL", (), {}))
 
 
 def _patch_mesh(torch: Any, patches: Patches) -> None:
