@@ -23,10 +23,11 @@ MASKS = tuple(
         r"\b\d{4}-\d\d-\d\d(?:[T _]\d\d[:-]\d\d[:-]\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)?",
         r"\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b",
         r"\b(?:time|elapsed|duration|eta|speed|throughput|took|timestamp)\w*\W{1,4}[-+\d.e]+",
+        r"\b\w*(?:runtime|per_sec)\w*\W{1,4}\d[\d.e+-]*",
         r"\b\d++(?:\.\d++)?\s?(?:s|ms|us|µs|secs?|seconds?|min|minutes?|hours?|it/s|s/it|[kmg]i?b(?:/s)?|\w*/s(?:ec)?)\b",
         r"\b1[6-9]\d{8}(?:\.\d+)?\b",
         r"\b0x[0-9a-f]{6,}\b",
-        r"\b(?:cuda|npu|cpu)(?::\d+)?\b",
+        r"\b(?:(?:cuda|npu|cpu)(?::\d+)?|nccl|hccl)\b",
     )
 )
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?(?!\w)|\bnan\b|[-+]?\binf\b", re.IGNORECASE)
@@ -78,7 +79,7 @@ def compare_texts(reference: str, port: str) -> tuple[float, str]:
 
 
 def mask_text(text: str) -> str:
-    """The text without dates, durations, rates, addresses, names of devices and of the runs' folders."""
+    """The text without dates, durations, rates, addresses, names of devices and backends and of the runs' folders."""
     for mask in MASKS:
         text = mask.sub("~", text)
     return text
