@@ -63,8 +63,8 @@ def test_a_name_equals_both() -> None:
         ({"CUDA_VISIBLE_DEVICES": "0,1"}, {"ASCEND_RT_VISIBLE_DEVICES": "0,1"}),
         ({"CUDA_VISIBLE_DEVICES": "3, 1"}, {"ASCEND_RT_VISIBLE_DEVICES": "1,3"}),
         ({"CUDA_VISIBLE_DEVICES": "2,-1,3"}, {"ASCEND_RT_VISIBLE_DEVICES": "2"}),
-        ({"CUDA_VISIBLE_DEVICES": ""}, {"ASCEND_RT_VISIBLE_DEVICES": "-1"}),
-        ({"CUDA_VISIBLE_DEVICES": "-1"}, {"ASCEND_RT_VISIBLE_DEVICES": "-1"}),
+        ({"CUDA_VISIBLE_DEVICES": ""}, {"ASCEND_RT_VISIBLE_DEVICES": ""}),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, {"ASCEND_RT_VISIBLE_DEVICES": ""}),
         ({"CUDA_VISIBLE_DEVICES": "GPU-8f7e"}, {}),
         ({"CUDA_VISIBLE_DEVICES": "0", "ASCEND_RT_VISIBLE_DEVICES": "5"}, {}),
         (

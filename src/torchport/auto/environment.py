@@ -52,7 +52,8 @@ def _devices(value: str) -> str | None:
             break  # as on CUDA: -1, or what is no number, ends the list
         numbers.append(int(word))
     if not numbers:
-        return "-1" if not words or words[0].startswith("-") else None
+        # torch_npu leaves the NPU alone in data loaders for "", not for "-1".
+        return "" if not words or words[0].startswith("-") else None
     return ",".join(map(str, sorted(numbers)))
 
 

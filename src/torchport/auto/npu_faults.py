@@ -19,8 +19,7 @@ def patch_npu_faults(torch: Any, patches: Patches) -> None:
     for name in _WINDOWS:
         patches.wrap(torch, name, lambda original: _of_the_default_dtype(torch, original))
     patches.wrap(torch, "kaiser_window", lambda original: _made_on_the_cpu(torch, original))
-    dtypes = [torch.float16, torch.bfloat16, torch.float32]
-    patches.wrap(torch.npu, "get_amp_supported_dtype", _answered_without_a_device(torch, dtypes))
+    patches.wrap(torch.npu, "is_bf16_supported", _answered_without_a_device(torch, False))
     kernels = "_get_foreach_kernels_supported_devices"
     # torch.optim deletes the name of this module.
     patches.wrap(sys.modules["torch.optim.optimizer"], kernels, _answered_without_a_device(torch, ["cuda", "xpu"]))
@@ -79,16 +78,19 @@ def _made_on_the_cpu(torch: Any, original: Any) -> Any:
     return window
 
 
-def _answered_without_a_device(torch: Any, answer: list[Any]) -> Any:
+def _answered_without_a_device(torch: Any, answer: Any) -> Any:
     """Where no NPU is visible the function gives `answer`.
 
-    torch_npu 2.13.0 opens the device for the dtypes of autocast, even of one that is switched off, and in each step of
-    an optimizer, whatever device its parameters are on (utils/_optim.py): a script that trains on the CPU and hides its
-    cards dies of "No NPUs are available", where CUDA's goes on.
+    torch_npu 2.13.0 opens the device to say whether it has bfloat16, which autocast asks even where it is switched off,
+    and in each step of an optimizer, whatever device its parameters are on (utils/_optim.py): a script that trains on
+    the CPU and hides its cards dies of "No NPUs are available", where CUDA's goes on.
     """
 
     def wrap(original: Any) -> Any:
-        return lambda: original() if torch.npu.is_available() else answer
+        def ask(*args: Any, **kwargs: Any) -> Any:
+            return original(*args, **kwargs) if torch.npu.is_available() else answer
+
+        return ask
 
     return wrap
 

@@ -46,6 +46,11 @@ def order_of(devices: str) -> bool | None:
     return numbers == sorted(set(numbers))
 
 
+def hides_all(devices: str) -> bool:
+    """Whether a value of CUDA_VISIBLE_DEVICES hides every card: "", "-1"."""
+    return not devices.strip(" ,") or devices.lstrip(" ,").startswith("-")
+
+
 def out_of_order(devices: str) -> str:
     """What to say of a list that does not ascend."""
     return f"The numbers {devices} do not ascend: with that order no device is visible. Sort them."

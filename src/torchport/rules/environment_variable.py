@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.environment import VISIBLE, Variable, load_variables, order_of, out_of_order
+from torchport.knowledge.environment import VISIBLE, Variable, hides_all, load_variables, order_of, out_of_order
 from torchport.rules import CUDA, Rule, Style
 from torchport.source.module import Module
 
@@ -91,12 +91,16 @@ def _finding(
         return _with_value(module, node, variable, edit, value)
     text = str(value.value) if value is not None and isinstance(value.value, str) else None
     order = order_of(text) if variable.npu == VISIBLE and text is not None else None
-    note = "" if order else variable.note
+    hidden = variable.npu == VISIBLE and text is not None and hides_all(text)
+    note = "" if order or hidden else variable.note
+    edits = [edit]
+    if hidden and text and value is not None:  # torch_npu leaves the NPU alone in data loaders for "", not for "-1"
+        edits.append(module.string_edit(value, text, ""))
     return RULE.make_finding(
         module,
         node,
         f"{variable.name} is {variable.npu} on the NPU" + (f"; {note}" if note else ""),
-        [edit],
+        edits,
         hint=out_of_order(text or "") if order is False else "Check the value." if note else "",
         safety=Safety.REVIEW if note else Safety.SAFE,
         severity=Severity.WARNING if note else Severity.INFO,
@@ -151,6 +155,10 @@ RULE = Rule(
         (
             "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n",
             "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '0,1'\n",
+        ),
+        (
+            "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n",
+            "import os\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = ''\n",
         ),
         (
             "import os\nn = os.getenv('CUDA_LAUNCH_BLOCKING', '0')\n",

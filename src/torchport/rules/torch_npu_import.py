@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import find_api
 from torchport.knowledge.arguments import load_role
-from torchport.rules import Rule, Style, lightning_accelerator, torch_cuda_import
+from torchport.rules import Rule, Style, hidden_cards, lightning_accelerator, torch_cuda_import
 from torchport.rules.torch_cuda_api import is_applicable
 from torchport.source.definitions import Definitions
 from torchport.source.module import Module
@@ -200,9 +200,9 @@ def torch_import(module: Module) -> ast.stmt | None:
 
 def _finding(module: Module, near: ast.stmt | None, offset: int, before: bool) -> Finding:
     newline = module.text.newline
-    text = f"import torch_npu{newline}"
+    text = "".join(f"{line}{newline}" for line in ("import torch_npu", *hidden_cards.lines_after_import(module)))
     if not before and offset == len(module.text.data) and not module.text.data.endswith((b"\n", b"\r")):
-        text = f"{newline}import torch_npu"
+        text = newline + text.removesuffix(newline)
     assert near is not None
     return RULE.make_finding(module, near, _MESSAGE, [Edit(offset, offset, text.encode(module.text.encoding))])
 
@@ -369,5 +369,5 @@ RULE = Rule(
         "from encoders import Encoder\nencode = Encoder('x', device='cpu')\n",
     ),
     after=re.compile(rb"npu|NPU|hccl|HCCL"),
-    alone=_starts_library,
+    alone=lambda module: _starts_library(module) or bool(hidden_cards.lines_after_import(module)),
 )
