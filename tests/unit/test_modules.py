@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchport.convert.project import list_convertible_files
+from torchport.port.configurations import find_configurations
 from torchport.port.modules import find_project_files
 from torchport.port.unconverted import find_unconverted
 from torchport.source.project import project_root
@@ -209,3 +210,45 @@ def test_what_earlier_ports_left_is_not_the_projects(tmp_path):
         (folder / "train.py").write_text("import torch\n")
     assert [name for _, name in list_convertible_files(tmp_path, settings_of(tmp_path))] == ["train.py"]
     assert [name for _, name in list_convertible_files(left, settings_of(left))] == ["train.py"]
+
+
+CONFIGURED = {
+    "train.py": "import argparse, os\nimport lib\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--config', default='configs/base.yaml')\nopen(os.path.join('settings', 'one.toml'))\n",
+    "lib/__init__.py": "DEFAULTS = 'defaults.json'\n",
+    "lib/defaults.json": '{"device": "cuda"}\n',
+    "configs/base.yaml": "device: cuda:0\n",
+    "configs/other.yaml": "device: cuda\n",
+    "settings/one.toml": 'backend = "nccl"\n',
+    "given.cfg": "device = cuda\n",
+    "words.json": '["cuda", "barracuda"]\n',
+    ".venv/installed.yaml": "device: cuda\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more"),
+    [
+        ([], []),
+        (["--config=configs/other.yaml"], ["configs/other.yaml"]),
+        (
+            ["--config", "given.cfg", "words.json", "absent.yaml", ".venv/installed.yaml", "../beside.yaml"],
+            ["given.cfg"],
+        ),
+    ],
+)
+def test_the_configurations_that_a_command_names(tmp_path: Path, arguments: list[str], more: list[str]) -> None:
+    place = tmp_path / "project"
+    write(place, CONFIGURED)
+    write(tmp_path, {"beside.yaml": "device: cuda\n"})
+    sources = [place / "train.py", place / "lib" / "__init__.py"]
+    found = find_configurations(sources, arguments, place, place)
+    always = ["configs/base.yaml", "lib/defaults.json", "settings/one.toml"]
+    assert sorted(path.relative_to(place).as_posix() for path in found) == sorted([*always, *more])
+
+
+def test_the_configurations_of_hydra(tmp_path: Path) -> None:
+    text = "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(c): ...\n"
+    write(tmp_path, {"train.py": text, "conf/config.yaml": "lr: 1\n", "conf/model/big.yaml": "device: cuda\n"})
+    found = find_configurations([tmp_path / "train.py"], [], tmp_path, tmp_path)
+    assert found == [tmp_path / "conf" / "model" / "big.yaml"]

@@ -238,6 +238,7 @@ class _Steps:
             mentions = find_unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))
             if mentions:
                 findings.append(runs.unconverted_finding(mentions))
+            findings += runs.report_configurations(plan, self.runs[NPU], self.conversion.data.files)
             verdict = Verdict.from_findings(findings, "" if comparison is None else comparison.reason)
             word, reason, decide = str(verdict.word), verdict.reason, verdict.decide
             if comparison is not None:

@@ -84,14 +84,19 @@ def _packages_of(script: Path, first: Path) -> list[Path]:
     return found
 
 
-def _imported(path: Path) -> Iterator[tuple[str, int]]:
-    """The modules that a file imports: name and level (0: absolute, 1: of its own package ...)."""
+def parse_file(path: Path) -> ast.Module:
+    """The syntax tree of a script, a module or a notebook's code; an empty one for what cannot be parsed: converting
+    it says what is wrong with it."""
     try:
         data = path.read_bytes()
-        tree = ast.parse(Notebook(path.name, data).code if kind_of(path.name) is Kind.NOTEBOOK else data)
+        return ast.parse(Notebook(path.name, data).code if kind_of(path.name) is Kind.NOTEBOOK else data)
     except (OSError, SyntaxError, ValueError, SourceError, RecursionError):
-        return  # converting it says what is wrong with it
-    for node in ast.walk(tree):
+        return ast.Module([], [])
+
+
+def _imported(path: Path) -> Iterator[tuple[str, int]]:
+    """The modules that a file imports: name and level (0: absolute, 1: of its own package ...)."""
+    for node in ast.walk(parse_file(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -28,6 +28,7 @@ from torchport.convert.project import list_convertible_files
 from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
 from torchport.launch import Launch
+from torchport.port.configurations import find_configurations
 from torchport.port.modules import find_project_files
 from torchport.results.port import Command, ControlRun, Conversion, Judged, Run
 from torchport.source.project import project_root
@@ -111,9 +112,12 @@ class Plan:
         """The files that are converted."""
         if self.project is not None or self.script is None:
             return [path.resolve() for path, _ in list_convertible_files(self.root, settings_of(self.root), self.out)]
-        return find_project_files(
+        sources = find_project_files(
             self.script, module=bool(self.launch.module), folder=self.folder, follow=self.follow, path=self.path
         )
+        if not self.follow:
+            return sources
+        return [*sources, *find_configurations(sources, self.launch.arguments, self.folder, self.root)]
 
     def kept_in(self, step: str) -> Path:
         """Where a finished step's files are."""

@@ -12,6 +12,7 @@ import difflib
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from torchport import startup, vnpu
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.launch import keeper, notebook
 from torchport.port import surroundings
+from torchport.port.configurations import list_unconverted
 from torchport.port.plan import CONVERT, NPU, REFERENCE, RESULT, Plan, step_result
 from torchport.port.progress import Progress
 from torchport.port.told import list_renamed, rename_arguments, rename_variables
@@ -36,6 +38,7 @@ DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
 ENOUGH = (50, 60.0)  # steps of every curve, and seconds, after which more say little
 ABOVE = 3  # how many folders above the user's are there for `../data`
 MOST_BESIDE = 500  # entries of such a folder
+_LAST = 2000  # bytes of stderr: the error itself
 
 
 def record_side(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
@@ -297,10 +300,24 @@ def _command(plan: Plan, step: str, views: list[View]) -> list[str]:
     words = list(plan.launch.command)
     if step == NPU:
         first = len(words) - len(plan.launch.arguments)
-        words[first:] = rename_arguments(words[first:])
+        words[first:] = [_converted_word(plan, word, views) for word in rename_arguments(words[first:])]
     if script is not None and (script.is_absolute() or not _below(plan.folder, script)):
         words = [str(_inside(views, plan.folder / word)) if word == str(script) else word for word in words]
     return words
+
+
+def _converted_word(plan: Plan, word: str, views: list[View]) -> str:
+    """An argument, `--config=/home/me/base.yaml` say, with the place in the view for a file that was converted."""
+    before, equals, path = word.rpartition("=")
+    if not os.path.isabs(path):
+        return word
+    for number, folder in enumerate(plan.list_viewed_folders()):
+        tree = plan.kept_in(CONVERT) / name_view_folder("tree", number)
+        if Path(path).is_relative_to(folder):
+            kept = tree / Path(path).relative_to(folder)
+            if kept.is_file() and not kept.is_symlink():
+                return f"{before}{equals}{_inside(views, Path(path))}"
+    return word
 
 
 def _below(folder: Path, path: Path) -> bool:
@@ -385,3 +402,25 @@ def unconverted_finding(rows: Sequence[UnconvertedModule]) -> Finding:
         "torchport port PROJECT --main SCRIPT converts a whole folder; or install a converted copy of it.",
         {"files": [row.path for row in rows]},
     )
+
+
+def report_configurations(plan: Plan, port: Run, converted: Sequence[str]) -> Iterator[Finding]:
+    """A finding on the configuration files that were not converted, if the port failed and its last words name CUDA."""
+    if port.skipped or port.status in (0, None) or plan.project is not None or plan.script is None:
+        return
+    words = (plan.kept_in(NPU) / recording.STDERR).read_text(errors="replace")[-_LAST:]
+    if not re.search("cuda|nccl", words, re.IGNORECASE):
+        return
+    rows = list(list_unconverted(plan.root, {Path(path) for path in converted}, plan.out))
+    if rows:
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        command = f"torchport port {shlex.quote(str(plan.root))} --main {shlex.quote(str(plan.script))}"
+        yield Finding(
+            "TP347",
+            Severity.WARNING,
+            Safety.REPORT,
+            Location(rows[0].path, rows[0].line, 1, rows[0].line, 1),
+            f"a configuration file that names CUDA was not converted: {rows[0].path}{more} ({rows[0].why})",
+            f"If the script reads it: {command}, with the script's arguments behind, converts it too.",
+            {"files": [row.path for row in rows]},
+        )

@@ -406,6 +406,41 @@ def test_a_whole_project(place):
     assert (data["verdict"], data["modules"]) == ("holds", []), data["reason"]
 
 
+CONFIGURED = """\
+import json, os, sys, torch
+from pathlib import Path
+path = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "configs" / "base.json"
+config = json.loads(Path(path).read_text())
+net = torch.nn.Linear(3, 1).to(config["device"])
+for _ in range(3):
+    net(torch.ones(2, 3).to(config["device"])).sum().backward()
+print(config["name"])
+"""
+
+
+@pytest.mark.parametrize("given", [[], ["given.json"], ["--absolute"]])
+def test_a_configuration_that_the_script_opens_is_converted(place, given):
+    text = '{"device": "cuda:0", "name": "cuda"}'
+    (place / "configs").mkdir()
+    script(place / "configs", text, "base.json")
+    script(place, text, "given.json")
+    arguments = [str(place / "given.json")] if given == ["--absolute"] else given
+    ended = port("--no-control", "--json", script(place, CONFIGURED), *arguments)
+    data = json.loads(ended.stdout)["data"]
+    assert data["verdict"] == "holds", data["reason"]
+    assert (place / "given.json").read_text() == (place / "configs" / "base.json").read_text() == text
+
+
+def test_a_configuration_that_was_not_found_is_named(place):
+    script(place, '{"device": "cuda:0", "name": "x"}', "base.json")
+    text = CONFIGURED.replace('Path(__file__).parent / "configs" / "base.json"', '"".join(["ba", "se.js", "on"])')
+    data = json.loads(port("--no-control", "--json", script(place, text)).stdout)
+    assert data["data"]["verdict"] == "does not hold"
+    (named,) = [one for one in data["findings"] if one["code"] == "TP347"]
+    assert named["location"]["path"] == "base.json"
+    assert f"torchport port {place} --main {place / 'train.py'}" in named["hint"]
+
+
 def test_data_beside_and_above_the_folder_are_found(place, monkeypatch):
     (place / "data").mkdir()
     (place / "data" / "x.txt").write_text("3")
