@@ -47,10 +47,10 @@ def calls(values, device="npu", launches=5):
         }
 
 
-def write(folder, *processes, output="", messages="", status=0, stopped="", seconds=3.0):
+def write(folder, *processes, output="", messages="", status=0, stopped="", seconds=3.0, command=()):
     """Store a recording with the events of each of `processes`; `status` None: nobody wrote its end."""
     folder = Path(folder)
-    Result("record", data={"recording": recording.VERSION}).write(folder / recording.HEAD)
+    Result("record", data={"recording": recording.VERSION, "command": list(command)}).write(folder / recording.HEAD)
     for rank, events in enumerate(processes):
         journal = Journal(folder)
         place = folder / recording.PROCESSES / str(1000 + rank)

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from torchport.compare import causes
@@ -15,6 +16,7 @@ from torchport.findings import Finding, Location, Safety, Severity
 from torchport.record.recording import OPTIMIZER, Process, Recording
 from torchport.results.codec import to_json
 from torchport.results.comparison import Evidence
+from torchport.source.project import find_package
 
 _OF_THE_DEVICE = re.compile(r"error code(?: is|:) ?507\d{3}")
 
@@ -82,7 +84,7 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
         yield error_finding(
             "TP310",
             f"the port ended with {ended_how(port)} {_reached(port)}{_cause(port)}",
-            _remedy(port),
+            _remedy(port) or _name_library(port),
             location=_error_place(port),
             stderr=port.last_messages,
         )
@@ -122,6 +124,8 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
 
 
 ELSEWHERE = "Look for a device that is chosen in a module which was not converted, or by an argument (--device)."
+# --device cpu, device=cpu, trainer.accelerator=cpu; --cpu, --use_cpu; --no-cuda.
+_CPU = re.compile(r"(?:[-+~]{0,2}[\w./@-]+=)?cpu|--?(?:use[-_])?cpu|--?(?:no|disable)[-_](?:cuda|gpu|accel)")
 NOWHERE = (
     "If the script is told its device, tell it the GPU's, from which the port gets the NPU's: torchport port SCRIPT -- "
     "--device cuda. Else move the model and its batches to a device in the original, such as torch.device('cuda')."
@@ -199,10 +203,20 @@ def _moves_to_gpu(reference: Recording) -> bool:
     return not told or "cuda" in devices or any(event["cuda"] for event in reference.of_kind("placed"))
 
 
+def _told_cpu(reference: Recording) -> str:
+    """The argument by which the script was told to train on the CPU; "" if there is none."""
+    words = [str(word) for word in reference.head.get("command", ())]
+    for before, word in pairwise(["", *words]):
+        if _CPU.fullmatch(word):
+            return f"{before} {word}" if before.startswith("-") and not word.startswith("-") else word
+    return ""
+
+
 def _unused(detail: str, used: Evidence, reference: Recording) -> Finding:
     moved = _moves_to_gpu(reference)
     also = "" if moved else "; the original moves no module and no data to a GPU either"
-    hint = ELSEWHERE if moved else NOWHERE
+    word = _told_cpu(reference)
+    hint = f"The script was told the CPU, by {word}. Leave it out." if word else ELSEWHERE if moved else NOWHERE
     return error_finding("TP345", f"the port did not use the NPU: {detail}{also}", hint, **to_json(used))
 
 
@@ -286,6 +300,18 @@ def _remedy(recording: Recording) -> str:
         return ""
     first = result.findings[0]
     return f"{first.message[:1].upper()}{first.message[1:]} {first.hint} (torchport explain {result.data['row']})"
+
+
+def _name_library(port: Recording) -> str:
+    """What to do if an installed library that was not converted ended the run with a word about CUDA."""
+    error = _first_error(port)
+    package = find_package(Path(error["path"])) if error else ""
+    if not error or not package or package.startswith("torch") or "cuda" not in error["error"].lower():
+        return ""
+    return (
+        f"{package} is installed and asks torch.cuda. `torchport run` redirects these calls to the NPU; for a port of "
+        f"its own convert a copy of {package}'s source."
+    )
 
 
 def _same_end(reference: Recording, port: Recording) -> bool:

@@ -13,7 +13,7 @@ from torchport.convert.inspection import LARGEST
 from torchport.convert.residue import Meaning, find_residue
 from torchport.findings import Finding
 from torchport.results.port import UnconvertedModule
-from torchport.source.project import INSTALLED
+from torchport.source.project import find_package
 
 _OWN = Path(torchport.__file__).resolve().parent
 
@@ -59,19 +59,11 @@ def _line(finding: Finding) -> int:
 
 
 def _is_users(path: Path) -> bool:
-    if not INSTALLED.isdisjoint(path.parts) or path.is_relative_to(_OWN):
+    if path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _standard_library()):
         return False
-    if any(path.is_relative_to(folder) for folder in _standard_library()):
-        return False
-    return not any(_is_filled_by_pip(folder) for folder in path.parents)
+    return not find_package(path)
 
 
 @functools.cache
 def _standard_library() -> tuple[Path, ...]:
     return tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
-
-
-@functools.cache
-def _is_filled_by_pip(folder: Path) -> bool:
-    """Whether pip has left its notes there, as `pip install --target` does; an editable install leaves none."""
-    return next(folder.glob("*.dist-info"), None) is not None

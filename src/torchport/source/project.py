@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +71,21 @@ def iter_files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
 def is_foreign(path: Path, root: Path) -> bool:
     """Whether the file belongs to an environment or a package inside the project, not to the project."""
     return not _NOT_OURS.isdisjoint(path.relative_to(root).parts) if path != root else False
+
+
+def find_package(path: Path) -> str:
+    """The installed package that a file belongs to, by the name of its folder; "" for a file that pip has not
+    installed. An editable install is none."""
+    for folder in path.parents:
+        if folder.name in INSTALLED or _is_filled_by_pip(folder):
+            return path.relative_to(folder).parts[0].removesuffix(".py")
+    return ""
+
+
+@functools.cache
+def _is_filled_by_pip(folder: Path) -> bool:
+    """Whether pip has left its notes there, as `pip install --target` does; an editable install leaves none."""
+    return next(folder.glob("*.dist-info"), None) is not None
 
 
 def is_python(path: Path) -> bool:
