@@ -74,6 +74,20 @@ def test_a_script_that_was_told_the_cpu(tmp_path, words, told):
     assert told in hint
 
 
+@pytest.mark.parametrize(("folder", "package"), [("site-packages/yolo", "yolo is installed"), ("nets", "Look for")])
+def test_a_library_that_moves_data_in_the_original_alone(tmp_path, folder, package):
+    upload = {"kind": "upload", "site": f"/lib/{folder}/trainer.py:7", "visit": 0, "size": 1, "checksum": "a"}
+    runs = []
+    for name, events in (
+        ("reference", [upload | {"sum": 1.0, "norm": 1.0}, *original()]),
+        ("npu", list(losses(CURVE, device="cpu", launches=0))),
+    ):
+        (tmp_path / name).mkdir()
+        runs.append(write(tmp_path / name, events))
+    (hint,) = [one.hint for one in compare_recordings(*runs, on_npu=True).findings if one.code == "TP345"]
+    assert hint.startswith(package)
+
+
 @pytest.mark.parametrize(
     ("path", "message", "said"),
     [

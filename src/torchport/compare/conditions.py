@@ -216,7 +216,16 @@ def _unused(detail: str, used: Evidence, reference: Recording) -> Finding:
     moved = _moves_to_gpu(reference)
     also = "" if moved else "; the original moves no module and no data to a GPU either"
     word = _told_cpu(reference)
-    hint = f"The script was told the CPU, by {word}. Leave it out." if word else ELSEWHERE if moved else NOWHERE
+    package = find_package(Path(next((event["site"] for event in reference.of_kind("upload")), "").rpartition(":")[0]))
+    if word:
+        hint = f"The script was told the CPU, by {word}. Leave it out."
+    elif package:
+        hint = (
+            f"{package} is installed, so it is not converted, and it moves the data in the original alone. If it knows "
+            "CUDA and no NPU, `torchport run` redirects its calls to the NPU."
+        )
+    else:
+        hint = ELSEWHERE if moved else NOWHERE
     return error_finding("TP345", f"the port did not use the NPU: {detail}{also}", hint, **to_json(used))
 
 
