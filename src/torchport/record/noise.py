@@ -94,7 +94,7 @@ class Noise:
 
     def _is_traced(self) -> bool:
         torch = self._torch
-        return bool(releases.is_compiling(torch) or torch.jit.is_tracing() or releases.is_within_transform(torch))
+        return bool(releases.is_compiling(torch) or releases.is_within_transform(torch))
 
     def _changed(self, value: Any, given: set[int], roundoff: float | None) -> Any:
         torch = self._torch

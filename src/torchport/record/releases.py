@@ -17,10 +17,10 @@ def get_torch_release(torch: Any) -> tuple[int, int]:
 
 
 def is_compiling(torch: Any) -> bool:
-    """Whether dynamo traces what calls; before torch 2.2, which cannot say so outside of dynamo, False: what asks
-    breaks the graph then."""
+    """Whether dynamo or torch.jit traces what calls: what is looked at then becomes a part of the graph. Before torch
+    2.2, which cannot say so of dynamo outside of it, False for dynamo: what asks breaks the graph then."""
     ask = getattr(torch.compiler, "is_compiling", None)
-    return ask is not None and bool(ask())
+    return bool((ask is not None and ask()) or torch.jit.is_tracing())
 
 
 def is_within_transform(torch: Any) -> bool:

@@ -56,6 +56,7 @@ ROWS = {
     "dp": Row("holds", "dp.py", "dp.py"),
     "subcmd": Row("holds", "subcmd.py", "subcmd.py -- train --steps 8"),
     "comp": Row("holds", "comp.py", "comp.py"),
+    "traced": Row("holds", "traced.py", "traced.py"),
     "comp2": Row("holds", "comp2.py", "comp2.py"),
     "comp3": Row("holds", "comp3.py", "comp3.py"),
     "exit3": Row("holds", "exit3.py", "exit3.py"),
