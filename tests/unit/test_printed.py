@@ -50,6 +50,12 @@ def test_what_says_nothing(old: str, new: str, why: str) -> None:
     assert not differs(REFERENCE.replace(old, new)), why
 
 
+@pytest.mark.parametrize("name", ["max mem:", "memory", "gpu_mem=", "max_memory_allocated =", "Mem: "])
+def test_memory_says_nothing(name: str) -> None:
+    assert not differs(f"loss 0.7144 {name} 1", reference=f"loss 0.7144 {name} 0")
+    assert differs("members: 1", reference="members: 0")
+
+
 @pytest.mark.parametrize(
     ("port", "again", "refused"),
     [

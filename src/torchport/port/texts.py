@@ -24,6 +24,7 @@ MASKS = tuple(
         r"\b\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?\b",
         r"\b(?:time|elapsed|duration|eta|speed|throughput|took|timestamp)\w*\W{1,4}[-+\d.e]+",
         r"\b\w*(?:runtime|per_sec)\w*\W{1,4}\d[\d.e+-]*",
+        r"\b(?:\w*_)?mem(?:ory)?(?:_(?:[mgk]i?b|bytes|us(?:ed|age)|alloc|reserv|peak|max|free|total)\w*)?\W{1,4}[-+\d.e]+",
         r"\b\d++(?:\.\d++)?\s?(?:s|ms|us|µs|secs?|seconds?|min|minutes?|hours?|it/s|s/it|[kmg]i?b(?:/s)?|\w*/s(?:ec)?)\b",
         r"\b1[6-9]\d{8}(?:\.\d+)?\b",
         r"\b0x[0-9a-f]{6,}\b",
@@ -79,7 +80,7 @@ def compare_texts(reference: str, port: str) -> tuple[float, str]:
 
 
 def mask_text(text: str) -> str:
-    """The text without dates, durations, rates, addresses, names of devices and backends and of the runs' folders."""
+    """The text without dates, durations, rates, memory, addresses, names of devices, backends and the runs' folders."""
     for mask in MASKS:
         text = mask.sub("~", text)
     return text
