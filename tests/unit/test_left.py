@@ -355,6 +355,9 @@ def test_names_with_dates_belong_together(runs: tuple[Path, Path]) -> None:
         ("outputs/2026-11-22/04-31-16/m.json", "outputs/2026-11-22/04-33-01/m.json"),
         ("b/model_20261122_043116.txt", "b/model_20261122_043201.txt"),
         ("c/2026_11_28-09_45_30-lr_0.1/epoch_1.pt.txt", "c/2026_11_28-09_46_37-lr_0.1/epoch_1.pt.txt"),  # open_clip
+        ("c/Saturday_28_November_2026_09h_48m_35s/log.txt", "c/Saturday_28_November_2026_09h_49m_20s/log.txt"),
+        ("d/2026_11_28_09_48_35/log.txt", "d/2026_11_28_09_49_20/log.txt"),
+        ("e/28-11-2026_09_48_35.txt", "e/28-11-2026_09_49_20.txt"),
     ]
     for pair in names:
         for folder, name in zip(runs, pair, strict=True):

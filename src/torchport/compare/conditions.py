@@ -312,7 +312,7 @@ def _remedy(recording: Recording) -> str:
 
 
 def _name_library(port: Recording) -> str:
-    """What to do if an installed library that was not converted ended the run with a word about CUDA."""
+    """The advice if an installed library that was not converted ended the run with a word about CUDA, else ""."""
     error = _first_error(port)
     package = find_package(Path(error["path"])) if error else ""
     if not error or not package or package.startswith("torch") or "cuda" not in error["error"].lower():

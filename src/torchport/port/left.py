@@ -64,9 +64,9 @@ NAMED_BY_CHANCE = re.compile(
             r"(?<=-)[0-9a-z]{8}(?=$|/|\.wandb$)",  # wandb
             r"\d{8,}",  # a date without hyphens, too
             r"\d{4}-\d\d-\d\d",
-            r"(?<!\d)(?:19|20)\d\d_\d\d_\d\d(?!\d)",
             r"\d\d[-:]\d\d[-:]\d\d",
-            r"(?<!\d)\d\d_\d\d_\d\d(?!\d)",
+            r"(?<!\d)\d{2,4}(?:_\d\d){2,5}(?!\d)",
+            r"(?<!\d)\d\d?h[-_]?\d\d?m(?:in)?(?:[-_]?\d\d?s)?",
             r"(?<!\d)\d{6}(?!\d)",
         )
     )
