@@ -561,6 +561,12 @@ def test_an_original_that_is_told_an_npu():
     assert explain_failure(said)[0].startswith("it was told the NPU's device")
 
 
+def test_an_original_with_two_ranks_on_one_card():
+    said = "DistBackendError: NCCL error ... Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 0"
+    cause, remedy = explain_failure(said)
+    assert (cause, "set_device" in remedy) == ("it puts two ranks on one GPU, which NCCL refuses", True)
+
+
 def test_unknown_words_have_no_cause():
     assert explain_failure("Segmentation fault") == ("", "")
     assert virtual_gap("RuntimeError: call aclnnAdd failed") == ""

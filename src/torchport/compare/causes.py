@@ -31,6 +31,11 @@ ORIGINAL = (
         "torchport port --nproc 2 SCRIPT, or torchport port -- torchrun ... as you start it on a GPU",
     ),
     Cause(
+        r"Duplicate GPU detected",
+        "it puts two ranks on one GPU, which NCCL refuses",
+        'Call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before init_process_group, or give that device_id=.',
+    ),
+    Cause(
         r"device type at start of device string: npu|Expected one of cpu, cuda,[^\n]*: npu",
         "it was told the NPU's device, and the original is a program for CUDA",
         "Tell it the GPU's device, such as --device cuda: the port is given the NPU's for it.",

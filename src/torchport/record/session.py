@@ -354,10 +354,12 @@ def describe_failure(error: BaseException, sites: Sites) -> dict[str, Any]:
         "error": format_exception_line(error),
         "path": os.path.abspath(own[-1].filename) if own else "",
         "line": (own[-1].lineno or 0) if own else 0,
-        # What a patch of ours only calls is torch's, which may have no Python frame of its own.
+        # A function that our patch only calls is torch's, and may have no Python frame of its own. An error of
+        # torch.distributed is said in the name of NCCL.
         "ours": bool(frames)
         and frames[-1].filename.startswith(recorder)
-        and "original(" not in (frames[-1].line or ""),
+        and "original(" not in (frames[-1].line or "")
+        and "DistError" not in (kind.__name__ for kind in type(error).__mro__),
     }
 
 

@@ -77,6 +77,7 @@ ROWS = {
     "tune": Row("undecided", "tune.py", "tune.py", r"original|\.cu\b|CUDA_HOME"),
     "multi": Row("undecided", "multi.py", "multi.py", r"cuda_model\.pt"),
     "ddp": Row("undecided", "ddp.py", "ddp.py", "RANK|--nproc"),
+    "never chose": Row("undecided", "never_chose.py", "--nproc 2 never_chose.py", "original fails.*on one GPU.*NCCL"),
 }
 
 
@@ -107,6 +108,7 @@ FOR_MAKE_PORTS = {
     "comp",
     "pkg",
     "stdin",
+    "never chose",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchport.patches import Patches
-from torchport.record.reference.places import device_to_cpu, to_cpu
+from torchport.record.reference.places import device_to_cpu, to_cpu, use_if_cuda
 
 
 def patch_torch_load(torch: Any, patches: Patches) -> None:
@@ -16,8 +16,11 @@ def patch_torch_load(torch: Any, patches: Patches) -> None:
             if map_location is None:
                 map_location = "cpu"  # what was saved on cuda:0 would look for it
             elif isinstance(map_location, dict):
+                for value in map_location.values():
+                    use_if_cuda(torch, value)
                 map_location = {key: to_cpu(torch, value) for key, value in map_location.items()}
             else:
+                use_if_cuda(torch, map_location)
                 map_location = device_to_cpu(torch, map_location)
             return original(f, map_location, *args, **kwargs)
 

@@ -1,13 +1,16 @@
-"""Several processes: NCCL becomes gloo, and a mesh of CUDA devices a mesh of CPUs."""
+"""Several processes: NCCL becomes gloo, which refuses what NCCL refuses, and a mesh of CUDA devices a mesh of CPUs."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from typing import Any
 
 from torchport.patches import Patches
-from torchport.record.reference.places import to_cpu
+from torchport.record.reference import queries
+from torchport.record.reference.cards import COLLECTIVES, Communicator
+from torchport.record.reference.places import name_device, to_cpu
 
 # Public functions of torch.distributed with the argument `backend`, by its position (None: keyword only).
 TAKE_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": 4, "new_subgroups_by_enumeration": 2}
@@ -30,9 +33,9 @@ def patch_parallel(torch: Any, patches: Patches) -> None:
     for owner in (parallel, sys.modules[parallel.data_parallel.__module__]):
         patches.wrap(owner, "data_parallel", lambda _: _alone)
     if torch.distributed.is_available():
-        _patch_groups(torch, patches)
+        communicators = _patch_groups(torch, patches)
         _patch_mesh(torch, patches)
-        patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas)
+        patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas(torch, communicators))
 
 
 def _alone(
@@ -42,20 +45,40 @@ def _alone(
     return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
 
 
-def _replicas(original: Any) -> Any:
-    def init(
-        this: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
-    ) -> None:
-        original(this, module, None, None, *args, **kwargs)
+def _replicas(torch: Any, communicators: dict[str, Communicator]) -> Any:
+    def make(original: Any) -> Any:
+        def init(
+            this: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
+        ) -> None:
+            if any(name_device(one) == "cuda" for one in module.parameters()):
+                group = kwargs.get("process_group", args[2] if len(args) > 2 else None)
+                _meet(torch, communicators, group, mixed=True)
+            original(this, module, None, None, *args, **kwargs)
 
-    return init
+        return init
+
+    return make
 
 
-def _patch_groups(torch: Any, patches: Patches) -> None:
+def _meet(torch: Any, communicators: dict[str, Communicator], group: Any, mixed: bool = False) -> None:
+    """Let the ranks of the group compare their cards; where gloo may carry what is sent, only if `mixed`."""
+    c10d = torch.distributed.distributed_c10d
+    if not communicators or group is c10d.GroupMember.NON_GROUP_MEMBER:
+        return
+    world = group is None or group is c10d.GroupMember.WORLD
+    name = c10d._get_process_group_name(c10d._get_default_group() if world else group)
+    communicator = communicators.get(name)
+    if communicator is not None and (mixed or not communicator.mixed):
+        communicator.meet()
+
+
+def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
+    """Patch what makes groups, tells of them and uses them; the communicators of NCCL, by the name of their group."""
     distributed = torch.distributed
     c10d = distributed.distributed_c10d
     # What the script has asked for, by the group that it got: what it asks later has to be the same.
     asked: dict[int | None, str] = {}
+    communicators: dict[str, Communicator] = {}
 
     def everywhere(name: str, make: Any) -> None:
         original = getattr(c10d, name)
@@ -66,7 +89,7 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
     def takes(name: str, position: int) -> Any:
         def make(original: Any) -> Any:
             def call(*args: Any, **kwargs: Any) -> Any:
-                kwargs.pop("device_id", None)
+                bound = queries.index_of(kwargs.pop("device_id", None))
                 kwargs.pop("pg_options", None)  # those of NCCL; gloo takes none
                 backend = kwargs.get("backend", args[position] if len(args) > position else None)
                 if len(args) > position:
@@ -77,11 +100,35 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
                 world = name == "init_process_group"
                 given = backend.lower() if isinstance(backend, str) else NCCL if world else asked.get(None, "gloo")
                 asked[None if world else id(made)] = NCCL if NCCL in given else given
+                if NCCL in given and (world or isinstance(made, distributed.ProcessGroup)):
+                    note(c10d._get_default_group() if world else made, backend, bound)
                 return made
 
             return call
 
         return make
+
+    def note(group: Any, backend: Any, bound: int | None) -> None:
+        of_world = communicators.get(c10d._get_process_group_name(c10d._get_default_group()))
+        if of_world is not None and of_world.bound is not None:
+            return  # all ranks have met, each with the card that it is bound to
+        if isinstance(backend, str):
+            mixed = backend.lower() != NCCL
+        else:
+            mixed = of_world.mixed if of_world is not None else bound is None
+        name = c10d._get_process_group_name(group)
+        communicators[name] = Communicator(torch, group, mixed, bound)
+        if bound is not None:
+            communicators[name].meet()
+
+    def meets(original: Any) -> Any:
+        at = list(inspect.signature(original).parameters).index("group")
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            _meet(torch, communicators, kwargs.get("group", args[at] if len(args) > at else None))
+            return original(*args, **kwargs)
+
+        return call
 
     def tells(original: Any) -> Any:
         def call(group: Any = None) -> Any:
@@ -96,6 +143,7 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
             original(group)
             if group is None or not distributed.is_initialized():
                 asked.clear()
+                communicators.clear()
 
         return call
 
@@ -108,6 +156,10 @@ def _patch_groups(torch: Any, patches: Patches) -> None:
     # torch asks where NCCL is available whether a backend is its: none is, and a CPU build lacks the name.
     if not hasattr(c10d, "ProcessGroupNCCL"):
         patches.set(c10d, "ProcessGroupNCCL", type("ProcessGroupNCCL", (), {}))
+    for name in COLLECTIVES:
+        if hasattr(c10d, name):
+            everywhere(name, meets)
+    return communicators
 
 
 def _patch_mesh(torch: Any, patches: Patches) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from torchport.knowledge.arguments import load_role
@@ -58,7 +56,7 @@ def patch_devices(torch: Any, patches: Patches) -> None:
     wrap_all(patches, MOVE_TO, places.wrap_move)
     patches.wrap(torch.nn.Module, "cuda", places.move_to_cuda)
     patches.wrap(torch.nn.Module, "cpu", places.move_to_cpu)
-    patches.wrap(torch.Tensor, "cuda", lambda _: lambda this, *args, **kwargs: places.copy_if_alias(this, this))
+    patches.wrap(torch.Tensor, "cuda", places.copy_to_cuda)
     patches.wrap(torch.Tensor, "cpu", lambda cpu: lambda this, *args, **kwargs: places.copy_if_alias(this, cpu(this)))
     for owner in (torch.Tensor, torch.nn.Parameter):
         patches.wrap(owner, "__deepcopy__", places.keep_place)
@@ -84,6 +82,12 @@ def device_to_cpu(torch: Any, value: Any) -> Any:
     return "cpu" if isinstance(value, int) and not isinstance(value, bool) else to_cpu(torch, value)
 
 
+def use_if_cuda(torch: Any, device: Any) -> None:
+    """Note a CUDA device that is named as used."""
+    if _is_cuda(torch, device):
+        queries.use_device(device)
+
+
 def _note_move(module: Any, to_cuda: bool) -> None:
     if _moved is not None:
         for tensor in (*module.parameters(), *module.buffers()):
@@ -92,7 +96,8 @@ def _note_move(module: Any, to_cuda: bool) -> None:
 
 def _is_cuda(torch: Any, device: Any) -> bool:
     named = isinstance(device, str) and (device == "cuda" or device.startswith("cuda:"))
-    return named or isinstance(device, int) or (isinstance(device, torch.device) and device.type == "cuda")
+    number = isinstance(device, int) and not isinstance(device, bool)
+    return named or number or (isinstance(device, torch.device) and device.type == "cuda")
 
 
 class _Places:
@@ -100,14 +105,23 @@ class _Places:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._to_cpu: Callable[[Any], Any] = functools.partial(to_cpu, torch)
-        self._device: Callable[[Any], Any] = functools.partial(device_to_cpu, torch)
+
+    def _argument(self, value: Any) -> Any:
+        """`to_cpu`; a CUDA device is used by it. A number is none: it may be a size."""
+        if not isinstance(value, int):
+            use_if_cuda(self._torch, value)
+        return to_cpu(self._torch, value)
+
+    def _device(self, value: Any) -> Any:
+        """`device_to_cpu`; a CUDA device is used by it."""
+        use_if_cuda(self._torch, value)
+        return device_to_cpu(self._torch, value)
 
     def on_cpu(self, original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
             if "device" in kwargs:
                 kwargs["device"] = self._device(kwargs["device"])
-            return original(*map(self._to_cpu, args), **kwargs)
+            return original(*map(self._argument, args), **kwargs)
 
         return call
 
@@ -129,9 +143,19 @@ class _Places:
     def move_to_cuda(self, _: Any) -> Any:
         """For a module's `cuda`, which has nothing to do here."""
 
-        def cuda(this: Any, *args: Any, **kwargs: Any) -> Any:
+        def cuda(this: Any, device: Any = None) -> Any:
+            queries.use_device(device)
             _note_move(this, True)
             return this
+
+        return cuda
+
+    def copy_to_cuda(self, _: Any) -> Any:
+        """For a tensor's `cuda`."""
+
+        def cuda(this: Any, device: Any = None, *args: Any, **kwargs: Any) -> Any:
+            queries.use_device(device)
+            return self.copy_if_alias(this, this)
 
         return cuda
 
@@ -171,6 +195,8 @@ def _patch_default_device(torch: Any, patches: Patches) -> None:
             original(this, device_to_cpu(torch, device))
             named = torch.device(device)
             this._torchport_cuda = named if named.type == "cuda" else None
+            if named.type == "cuda":
+                queries.use_device(named)
 
         return call
 

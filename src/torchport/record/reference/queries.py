@@ -86,9 +86,10 @@ class Properties:
 
 
 class _Selected:
-    """The device that the script has selected, which is only a number."""
+    """The device that the script has selected, which is only a number, and those that it has named or used."""
 
     index = 0
+    used: set[int] = set()  # noqa: RUF012  of the process, as the index is
 
 
 def current_device() -> int:
@@ -101,6 +102,24 @@ def select_device(device: Any) -> None:
     index = index_of(device)
     if index is not None and index >= 0:
         _Selected.index = index
+
+
+def choose_device(device: Any) -> None:
+    """`select_device` by the script: the device counts as used."""
+    select_device(device)
+    if index_of(device) is not None:
+        use_device(device)
+
+
+def use_device(device: Any) -> None:
+    """Note that something is put on a device, or that it is named: by number, by name, or by a `torch.device`."""
+    index = index_of(device)
+    _Selected.used.add(_Selected.index if index is None or index < 0 else index)
+
+
+def list_used() -> frozenset[int]:
+    """The devices that the script has named or used so far."""
+    return frozenset(_Selected.used)
 
 
 def index_of(device: Any) -> int | None:
@@ -116,8 +135,8 @@ def index_of(device: Any) -> int | None:
 
 def device_count() -> int:
     """One device for each of the run's processes on this machine: those that a launcher has started (torchrun says how
-    many), or is about to start (DEVICES)."""
-    counts = (os.environ.get(name, "") for name in ("LOCAL_WORLD_SIZE", DEVICES))
+    many), or is about to start (DEVICES), or a shell loop (WORLD_SIZE)."""
+    counts = (os.environ.get(name, "") for name in ("LOCAL_WORLD_SIZE", DEVICES, "WORLD_SIZE"))
     return next((max(1, int(count)) for count in counts if count.isdecimal()), 1)
 
 
@@ -135,7 +154,7 @@ class Device:
 
     def __enter__(self) -> None:
         self.prev_idx = current_device()
-        select_device(self.idx)
+        choose_device(self.idx)
 
     def __exit__(self, *error: Any) -> None:
         select_device(self.prev_idx)
@@ -151,14 +170,14 @@ class DeviceOf(Device):
 def patch_cuda_queries(torch: Any, patches: Patches) -> None:
     """Patch torch.cuda and what torch.backends tells of it. The first device is selected, as in a new process."""
     cuda, backends = torch.cuda, torch.backends
-    select_device(0)
-    patches.on_undo(lambda: select_device(0))
+    _forget()
+    patches.on_undo(_forget)
     set_fixed_answers(patches, cuda, ANSWERS)
     set_fixed_answers(patches, cuda, dict.fromkeys(NO_EFFECT))
     functions: dict[str, Callable[..., Any]] = {
         "device_count": device_count,
         "current_device": current_device,
-        "set_device": select_device,
+        "set_device": choose_device,
         "get_device_properties": lambda device=None: Properties(),
         "mem_get_info": lambda device=None: (physical_memory(), physical_memory()),
     }
@@ -169,6 +188,11 @@ def patch_cuda_queries(torch: Any, patches: Patches) -> None:
     set_fixed_answers(patches, backends.cudnn, {"is_available": True, "version": CUDNN_VERSION})
     set_fixed_answers(patches, cuda.nccl, {"version": NCCL_VERSION, "is_available": True})
     _patch_streams(cuda, patches)
+
+
+def _forget() -> None:
+    _Selected.index = 0
+    _Selected.used.clear()
 
 
 def _patch_streams(cuda: Any, patches: Patches) -> None:
