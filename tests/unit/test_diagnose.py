@@ -145,6 +145,41 @@ def test_a_code_gives_way_to_the_line_that_explains_it() -> None:
     assert only.evidence["confidence"] == "medium"
 
 
+HELD = (
+    "(worker pid={pid}{where}) [ERROR] 2026-04-24-16:14:56 (PID:{pid}, Device:{device}, RankID:{rank}) ERR02200 DIST call"
+    " hccl api failed.\n(worker pid={pid}{where}) EJ0001: [PID: {pid}] 2026-04-24-16:14:56.975.866 Failed to initialize"
+    " the HCCP process. Reason: Maybe the last training process is running.\n"
+)
+
+
+def test_a_device_that_several_ranks_name_is_not_held_by_the_last_job() -> None:
+    text = "".join(HELD.format(pid=9001 + rank, device=0, rank=rank, where="") for rank in (2, 1, 3))
+    result = diagnose_text(text)
+    assert result.data["row"] == "collective.shared-device"
+    first, *others = result.findings
+    assert [line["line"] for line in first.evidence["proof"]] == [3, 1, 5]
+    assert first.evidence["confidence"] == "medium"
+    assert "collective.hccp-busy" in [finding.evidence["row"] for finding in others]
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [(0, 3, "")],
+        [(0, 0, ""), (1, 1, "")],
+        [(0, 0, ""), (1, 1, ""), (2, 0, ""), (3, 1, "")],  # two machines
+        [(0, 0, ", ip=10.0.0.1"), (1, 0, ", ip=10.0.0.2")],
+        [(-1, 0, ""), (-1, 0, "")],
+    ],
+)
+def test_devices_of_their_own_are_held_by_the_last_job(ranks: list[tuple[int, int, str]]) -> None:
+    text = "".join(
+        HELD.format(pid=9000 + at, device=device, rank=rank, where=where)
+        for at, (rank, device, where) in enumerate(ranks)
+    )
+    assert said(text) == ("cause", "collective.hccp-busy")
+
+
 def test_repeated_lines_are_folded() -> None:
     result = diagnose_text("".join(f"step {at}\n{FULL}\n" for at in range(1000)))
     (finding,) = result.findings

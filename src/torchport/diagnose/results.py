@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
+from torchport.diagnose.devices import explain_taken_device
 from torchport.diagnose.judging import Judgement, judge_events
 from torchport.diagnose.logs import BELONGS, Event, Log, scan_log
 from torchport.diagnose.quoting import PYTHON, kind_of
@@ -95,11 +96,12 @@ def _folder(folder: Path, limit: int) -> Result:
 
 
 def _result(path: str, logs: Sequence[Log], unread: Iterable[Finding]) -> Result:
-    events = [event for log in logs for event in log.events]
+    events: Sequence[Event] = [event for log in logs for event in log.events]
     judgement = judge_events(events)
     found: list[Finding] = []
     answer = "clean"
     if judgement is not None:
+        judgement, events = explain_taken_device(judgement, events)
         answer = "unknown" if judgement.first.row.role is Role.EFFECT else "cause"
         found += [_cause(judgement, events) if answer == "cause" else _unknown(judgement.first)]
         found += _followed(judgement, events)
