@@ -18,6 +18,7 @@ import pytest
 from torchport.findings import Edit, Finding, Location, Result, Safety, Severity
 from torchport.report import render_compare, render_findings, render_port, render_verdict, wording
 from torchport.report.columns import count_columns, shorten_text, wrap_text
+from torchport.report.html import render_page
 from torchport.report.terminal import use_color
 from torchport.report.verdict import format_effort
 from torchport.results.codec import from_json, to_json
@@ -374,6 +375,20 @@ def test_sizes_and_bounds() -> None:
 )
 def test_more_than_is_allowed(row: dict[str, object], off: bool) -> None:
     assert wording.is_off(from_json(Quantity, row)) is off
+
+
+def test_cards_of_several_ranks_are_named() -> None:
+    held = {"held": 2 << 20}
+    ranks = [
+        {"rank": 0, "cards": [{"device": "npu:0", "number": "3"} | held]},
+        {"rank": 1, "cards": [{"device": "npu:1", "number": "1"} | held, {"device": "npu:0", "number": "3"} | held]},
+    ]
+    result = port_results.port(runs={"npu": port_results.run(npu=True, ranks=2, device="npu:0 (virtual)", cards=ranks)})
+    said = flat(render_port(result, 200, colour=False))
+    assert "cards rank 0: npu:0 (card 3), rank 1: npu:1 and npu:0 (card 3)" in said
+    assert "port on NPUs (virtual), 2 ranks" in said
+    assert "<td>rank 0: npu:0 (card 3)<br>rank 1: npu:1 and npu:0 (card 3)</td>" in render_page(result)
+    assert to_json(result.data)["runs"]["npu"]["cards"] == ranks
 
 
 def test_use_of_the_npu_is_not_claimed() -> None:

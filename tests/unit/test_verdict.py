@@ -306,6 +306,22 @@ def test_replicas_that_part(judge):
     assert "the parameters of rank 1 are not those of rank 0" in data["reason"]
 
 
+def opened(*cards):
+    return {"kind": "cards", "cards": [{"device": f"npu:{one}", "number": f"{one}", "held": 3 << 20} for one in cards]}
+
+
+def test_a_rank_on_another_ones_card_is_warned_of(judge):
+    ranks = ([*losses(CURVE), opened(0), opened(0)], [*losses(CURVE), opened(0), opened(1, 0)])
+    data = judge((original(), original()), ranks)
+    assert (data["verdict"], data["codes"]) == ("holds", ["TP365"])
+
+
+@pytest.mark.parametrize("cards", [((0,), (1,)), ((0, 1), (2, 3)), ((0,), (0,)), ((0, 1), (1,)[:0])])
+def test_ranks_on_cards_of_their_own(judge, cards):
+    data = judge((original(), original()), tuple([*losses(CURVE), opened(*some)] for some in cards))
+    assert data["codes"] == []
+
+
 def test_a_printed_metric(judge):
     runs = [original(), list(losses(CURVE))]
     data = judge(*runs, theirs={"output": "accuracy: 0.9"}, ours={"output": "accuracy: 0.8"})

@@ -36,6 +36,22 @@ def test_run_starts_the_processes() -> None:
     ended = finish(command)
     assert ended.stdout == SAYS
     assert ended.stderr.count('torch.distributed.init_process_group("nccl") -> "hccl"') == 1  # rank 0 speaks
+    said = sorted(line for line in ended.stderr.splitlines() if line.startswith("torchport: rank"))
+    assert said == [f"torchport: rank {rank} used npu:{rank} (card {card})" for rank, card in ((0, 1), (1, 3))]
+    assert " holds " not in ended.stderr
+
+
+def test_run_warns_of_memory_on_the_first_card(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os\nimport torch\ntorch.ones(1).cuda()\ntorch.cuda.set_device(int(os.environ['RANK']))\n"
+        "for _ in range(2): x = torch.ones(2).cuda()\n"
+    )
+    ended = finish([sys.executable, "-m", "torchport", "run", "--nproc", "2", str(script)])
+    assert "torchport: rank 0 used npu:0\n" in ended.stderr
+    assert "torchport: rank 1 used npu:1 and npu:0\n" in ended.stderr
+    assert ended.stderr.count("warning: rank 1 works on npu:1 and holds 2 MiB of npu:0 as well. Call") == 1
+    assert "warning: rank 0" not in ended.stderr
 
 
 def test_torchrun_works_under_activation() -> None:

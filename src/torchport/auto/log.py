@@ -16,6 +16,8 @@ from typing import Any
 
 from torchport.audit import BACKWARD, Event, Kind
 from torchport.auto.views import script_frame
+from torchport.record.cards import ELSEWHERE_TOO
+from torchport.results.port import Card
 
 SHOWN = 6  # places of each kind in the summary
 
@@ -27,6 +29,7 @@ class Log:
 
     def __init__(self) -> None:
         self.rank = int(os.environ.get("RANK") or 0)  # of this process in a distributed run
+        self.ranks = int(os.environ.get("WORLD_SIZE") or 1)
         self._counts: dict[_Place, int] = {}
         self._bytes: dict[_Place, int] = {}
         self._folder = os.getcwd()
@@ -102,6 +105,20 @@ def format_summary(events: list[Event], audit: str) -> Iterator[str]:
                     if audit
                     else (f"  ... and {len(rows) - SHOWN} more: `--audit FILE` lists all")
                 )
+
+
+def format_cards(cards: list[Card], rank: int, ranks: int) -> Iterator[str]:
+    """Lines for stderr about the NPUs that one of several ranks has opened, the one that it works on first."""
+    if not cards or ranks < 2:
+        return
+    own, *others = cards
+    yield f"torchport: rank {rank} used {' and '.join(card.name for card in cards)}"
+    first = [card for card in others if card.device == "npu:0"]
+    if first and rank:
+        yield (
+            f"torchport: warning: rank {rank} works on {own.name} and holds {first[0].held / 2**20:,.0f} MiB of "
+            f"{first[0].name} as well. {ELSEWHERE_TOO}"
+        )
 
 
 def _positions(code: CodeType, offset: int) -> tuple[int | None, int | None, int | None, int | None]:

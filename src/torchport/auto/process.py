@@ -25,9 +25,10 @@ from torchport.auto import (
 from torchport.auto.cuda import Cuda
 from torchport.auto.devices import Devices
 from torchport.auto.environment import find_derived_variables, translate_variables
-from torchport.auto.log import Log, count_fallbacks, format_summary
+from torchport.auto.log import Log, count_fallbacks, format_cards, format_summary
 from torchport.errors import TorchportError
 from torchport.patches import Patches
+from torchport.record.cards import list_opened_cards
 
 OWN = str(Path(__file__).parent)
 
@@ -102,10 +103,13 @@ class Process:
                 audit.append_events(events, Path(file), self._log.rank)
             except OSError as error:
                 print(f"torchport: the audit file {file} cannot be written: {error.strerror}", file=sys.stderr)
-        quiet = os.environ.get("TORCHPORT_SUMMARY", "1") == "0" or self._log.rank != 0
-        if not quiet:
-            for line in format_summary(events, file):
-                print(line, file=sys.stderr)
+        if os.environ.get("TORCHPORT_SUMMARY", "1") == "0":
+            return
+        for line in format_summary(events, file) if self._log.rank == 0 else ():
+            print(line, file=sys.stderr)
+        cards = list_opened_cards(sys.modules["torch"])
+        for line in format_cards(cards, self._log.rank, self._log.ranks):
+            print(line, file=sys.stderr)
 
 
 def _excepthook(original: Any) -> Any:

@@ -13,9 +13,11 @@ from typing import Any
 from torchport.compare import causes
 from torchport.diagnose import diagnose_text
 from torchport.findings import Finding, Location, Safety, Severity
+from torchport.record.cards import ELSEWHERE_TOO
 from torchport.record.recording import OPTIMIZER, Process, Recording
 from torchport.results.codec import to_json
 from torchport.results.comparison import Evidence
+from torchport.results.port import Card
 from torchport.source.project import find_package
 
 _OF_THE_DEVICE = re.compile(r"error code(?: is|:) ?507\d{3}")
@@ -245,6 +247,27 @@ def replicas_equal(port: Recording) -> Iterator[Finding]:
                 "Gradients are not reduced over all ranks, or something changes parameters in one rank only.",
             )
             return
+
+
+def read_cards(process: Process) -> list[Card]:
+    """The NPUs that the process had opened when it last told."""
+    told = process.of_kind("cards")
+    return [Card(**row) for row in told[-1]["cards"]] if told else []
+
+
+def check_cards(port: Recording) -> Iterator[Finding]:
+    """Whether a rank holds memory on a card that another works on."""
+    opened = {process.rank or 0: cards for process in port.trained if (cards := read_cards(process))}
+    owners = {cards[0].number: rank for rank, cards in reversed(opened.items())}
+    for rank, (own, *others) in opened.items():
+        for card in others:
+            if card.number != own.number and card.number in owners:
+                yield open_finding(
+                    "TP365",
+                    f"rank {rank} works on {own.name} and holds {card.held / 2**20:,.0f} MiB of {card.name} as well, "
+                    f"the card of rank {owners[card.number]}",
+                    ELSEWHERE_TOO,
+                )
 
 
 def has_failed(recording: Recording) -> bool:

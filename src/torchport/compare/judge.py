@@ -116,6 +116,7 @@ def compare_recordings(
         *settings.parameters_equal(reference, port),
         *(settings.places_equal(reference, port) if on_npu else ()),
         *conditions.replicas_equal(port),
+        *conditions.check_cards(port),
         *drawn.drawn_conditions(port),
         *start.starts_equal(port, control, chance=bool(chance)),
         *(_information(reason, tolerance) for reason in chance),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from torchport import startup, vnpu
+from torchport.compare import conditions
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.launch import keeper, notebook
 from torchport.port import surroundings
@@ -31,7 +32,7 @@ from torchport.record import port_side, recording, reference, session
 from torchport.record.recording import End, Recording
 from torchport.record.states import EVERY
 from torchport.record.writes import read_report
-from torchport.results.port import Run, UnconvertedModule
+from torchport.results.port import RankCards, Run, UnconvertedModule
 
 VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
@@ -56,6 +57,7 @@ def record_side(plan: Plan, step: str, aside: Path, progress: Progress) -> Run:
             steps=recorded.steps,
             device=describe_run_device(step),
             ranks=len(recorded.trained),
+            cards=_list_cards(recorded),
             files=tuple(row for view in views for row in view.list_written()),
             outside=tuple(_outside(recorded, views)),
             modules=tuple(_modules(recorded, views)),
@@ -361,6 +363,12 @@ def _ended(plan: Plan, step: str, recorded: Recording) -> str:
     user's --steps."""
     given = step == NPU and plan.steps is None and recorded.stopped == "steps"
     return "enough" if given else recorded.stopped
+
+
+def _list_cards(recorded: Recording) -> tuple[RankCards, ...] | None:
+    """The NPUs that several ranks opened, as their last word says; None for one rank, and where no NPU was opened."""
+    found = [RankCards(one.rank or 0, tuple(conditions.read_cards(one))) for one in recorded.trained]
+    return tuple(found) if len(found) > 1 and any(one.cards for one in found) else None
 
 
 def _outside(recorded: Recording, views: list[View]) -> list[str]:

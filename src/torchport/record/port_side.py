@@ -12,11 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record.cards import VISIBLE
 
 NO_INDUCTOR = "inductor needs triton-ascend, which is not installed: compiled with the backend aot_eager"
-
-
-VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 
 
 def make_port_environment(environ: Mapping[str, str], processes: int = 1) -> dict[str, str]:

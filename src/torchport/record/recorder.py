@@ -8,6 +8,7 @@ the optimizer: what was lost, and what the parts of the recording measured, is r
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import math
 import os
@@ -25,6 +26,7 @@ from torchport.on_import import after_import
 from torchport.patches import Patches
 from torchport.record import quiet
 from torchport.record.calls import OutermostCalls
+from torchport.record.cards import list_opened_cards
 from torchport.record.casting import Casting
 from torchport.record.equal import EqualStart
 from torchport.record.evaluations import Evaluations
@@ -150,6 +152,7 @@ class Recorder:
                 if replica is not None:
                     self._journal.write_event("replica", number=number, checksum=_checksum(self._torch, replica))
             self._replicas.clear()
+            self._note_cards()
         self._flush()
 
     @quiet.silence_operators
@@ -426,11 +429,17 @@ class Recorder:
             return
         if steps == 1:
             self._journal.write_event("memory", resident=_resident(), machine=_machine_memory())
+            self._note_cards()
             self._identify()
         for part in self.parts:
             part.step_done()
         rank, world = self._rank or (0, 1)
         self._limit.check_limit(steps, world, rank)
+
+    def _note_cards(self) -> None:
+        cards = [dataclasses.asdict(card) for card in list_opened_cards(self._torch)]
+        if cards:
+            self._journal.write_event("cards", cards=cards)
 
     def _identify(self) -> None:
         distributed = self._torch.distributed

@@ -50,6 +50,8 @@ purpose |
 a control run the formats that it took for granted (`roundoff`) |
   | call | site, value (norm of the outputs), device, launches, elapsed: an outermost module call before any loss |
   | memory | resident, machine: bytes of this process and of the machine, after the first step |
+  | cards | cards: the NPUs that the process has opened, each with device ("npu:1"), number (on the machine) \
+and held (most bytes so far); after the first step and at the end |
   | modules | files: source files that were imported and are the user's |
   | note | text: what people should know of how the run was made |
   | npu | touched: what of an NPU a reference used all the same |
@@ -140,6 +142,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "device": {"settings": dict},
     "call": {"site": str, "value": _NUMBER, "device": str, "launches": int | None},
     "memory": {"resident": int, "machine": int},
+    "cards": {"cards": list},
     "modules": {"files": list},
     "note": {"text": str},
     "npu": {"touched": str},

@@ -17,6 +17,7 @@ from torchport.results.comparison import Comparison
 from torchport.results.port import FileRow, Port, Run
 
 LISTED = 5  # files and modules that are named; the report has all
+CARDS = 16  # ranks that are named
 MESSAGE_LINES = 8  # of what a failing run wrote to stderr
 MESSAGE = 400  # characters of one of these lines
 _COLOUR = {"good": "32", "bad": "31", "open": "33"}  # green, red, amber
@@ -104,6 +105,8 @@ def _rows(data: Port) -> Iterator[tuple[str, str]]:
         yield "sums", sums
     if shown:
         yield "runs", "; ".join(f"{name} {_run(run)}" for name, run in shown)
+    if data.runs.npu is not None and (cards := wording.list_rank_cards(data.runs.npu)):
+        yield "cards", _some(cards, most=CARDS)
     for name, run in shown:
         if run.outside:
             yield "", f"the {name} wrote outside its folder: {_some(run.outside)}"
@@ -142,9 +145,9 @@ def _files(rows: Sequence[FileRow]) -> str:
     return ", ".join(filter(None, words))
 
 
-def _some(words: Sequence[str], between: str = ", ") -> str:
-    left = len(words) - LISTED
-    return between.join(words[:LISTED]) + (f"{between}and {left} more" if left > 0 else "")
+def _some(words: Sequence[str], between: str = ", ", most: int = LISTED) -> str:
+    left = len(words) - most
+    return between.join(words[:most]) + (f"{between}and {left} more" if left > 0 else "")
 
 
 def _messages(findings: Iterable[Finding], width: int) -> str:

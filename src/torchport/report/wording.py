@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 from collections.abc import Sequence
 
@@ -283,10 +284,20 @@ def describe_launches(run: Run) -> str:
 
 
 def describe_device(run: Run) -> str:
-    """The device that a run was given; one that it did not use is called so; empty for a run that was left out."""
+    """The device that a run was given; one that it did not use is called so; empty for a run that was left out.
+
+    Several cards are told apart by `list_rank_cards`.
+    """
     name = "" if run.skipped else run.device
+    if len({card.device for rank in run.cards or () for card in rank.cards}) > 1:
+        name = re.sub(r"^npu:\d+", "NPUs", name)
     unused = run.evidence is not None and run.evidence.launches == 0
     return f"{name}, not used" if name and unused else name
+
+
+def list_rank_cards(run: Run) -> list[str]:
+    """The cards that each of several ranks opened, as "rank 1: npu:1"."""
+    return [f"rank {one.rank}: {join_words([card.name for card in one.cards]) or 'none'}" for one in run.cards or ()]
 
 
 def group_parts_by_device(run: Run) -> list[tuple[str, list[str]]]:

@@ -32,13 +32,35 @@ class WrittenFile:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Card:
+    """An NPU that a process opened: its `device` there, its `number` on the machine, the most bytes `held` on it."""
+
+    device: str
+    number: str
+    held: int
+
+    @property
+    def name(self) -> str:
+        """The device, with the card's number where that is another."""
+        return self.device if self.device == f"npu:{self.number}" else f"{self.device} (card {self.number})"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RankCards:
+    """The NPUs that a rank opened, the one that it works on first."""
+
+    rank: int
+    cards: tuple[Card, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Run:
     """The steps `reference` and `npu`: how the run of one side went.
 
     `status` is the exit status, negative for a signal, None for a run that was `skipped` or stopped from outside.
     `ended` says why torchport ended it ("timeout", "memory", "steps", "enough"; "" if it did not). `modules` are the
     user's modules that it imported, `outside` the paths outside of its folder that it wrote to, `given` the recording
-    that was taken in place of a run, `evidence` what shows that it used the NPU.
+    that was taken in place of a run, `evidence` what shows that it used the NPU, `cards` the NPUs of several ranks.
     """
 
     command: Command
@@ -56,6 +78,7 @@ class Run:
     ranks: int = 1
     given: str | None = dataclasses.field(default=None, metadata=OMITTED)
     evidence: Evidence | None = dataclasses.field(default=None, metadata=OMITTED)
+    cards: tuple[RankCards, ...] | None = dataclasses.field(default=None, metadata=OMITTED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

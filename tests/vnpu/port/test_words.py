@@ -202,6 +202,9 @@ def test_the_word(name: str, tmp_path: Path) -> None:
     assert re.search(row.reason, data["reason"]), data["reason"]
     if row.word != "holds":
         assert data["reason"], "what does not hold says why"
+    if name == "ddp of two":
+        used = [(one["rank"], [card["device"] for card in one["cards"]]) for one in data["runs"]["npu"]["cards"]]
+        assert used == [(0, ["npu:0"]), (1, ["npu:1"])]
     if name == "exit3":
         assert [data["runs"][side]["status"] for side in ("reference", "npu")] == [3, 3]
 

@@ -28,6 +28,7 @@ def render_runs_section(result: Result[Any]) -> str:
         ("Ended", lambda run, _: escape(wording.describe_end(run))),
         ("Device", lambda run, _: escape(wording.describe_device(run))),
         ("Ranks", lambda run, _: str(run.ranks) if run.ranks > 1 else ""),
+        ("Cards", lambda run, _: "<br>".join(map(escape, wording.list_rank_cards(run)))),
         ("Steps", lambda run, _: f"{run.steps:,}" if run.steps else ""),
         ("Time", lambda run, _: _time(run.seconds)),
         ("Time of a step", lambda _, side: _time(getattr(seconds, side))),
