@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
@@ -16,6 +17,9 @@ _CONSTANTS = (
     f'{LOCAL_RANK} = int(os.environ.get("LOCAL_RANK", 0))  # torchrun starts one process per device',
     f'{IS_MAIN} = int(os.environ.get("RANK", 0)) == 0',
 )
+# `python -m torch.distributed.launch` tells the local rank as an argument, too, which the script's parser refuses.
+_ARGUMENT = 'sys.argv = [word for word in sys.argv if not word.startswith(("--local-rank=", "--local_rank="))]'
+_READS_ARGUMENTS = re.compile(r"args|argv|argument|parse|options|flags|\bfire\b|typer|click|hydra", re.IGNORECASE)
 _INIT = (f"torch.cuda.set_device({LOCAL_RANK})", 'torch.distributed.init_process_group("nccl")')
 
 
@@ -47,9 +51,10 @@ def check_script(script: Script) -> Iterator[Finding]:
             severity=Severity.WARNING,
         )
         return
-    missing = [f"import {name}" for name in ("os", "torch") if name not in bound]
+    reads = _reads_arguments(script)
+    missing = [f"import {name}" for name in ("os", *(("sys",) if reads else ()), "torch") if name not in bound]
     guard = _main_guard(script)
-    lines = [*missing, "", *_CONSTANTS, *(() if guard else _INIT)]
+    lines = [*missing, "", *_CONSTANTS, *((_ARGUMENT,) if reads else ()), *(() if guard else _INIT)]
     edits: list[Edit | None] = [script.insert_after(last, *lines)]
     if guard is not None:
         edits.append(script.insert_before(guard.body[0], *_INIT))
@@ -58,9 +63,23 @@ def check_script(script: Script) -> Iterator[Finding]:
         last,
         "each process takes the device of its local rank and joins the process group",
         edits,
-        hint="Only torchrun, or the launcher beside the script, may start it now.",
+        hint="torchrun, the launcher beside the script, or what else sets RANK, LOCAL_RANK and WORLD_SIZE has to start "
+        "it now.",
         safety=Safety.REVIEW,
     )
+
+
+def _reads_arguments(script: Script) -> bool:
+    """Whether the script reads its command line, by the names that it uses, and knows no argument for the rank."""
+    used = (
+        *(node.id for node in script.iter_nodes(ast.Name)),
+        *(node.attr for node in script.iter_nodes(ast.Attribute)),
+    )
+    known = any(
+        isinstance(node.value, str) and node.value.lstrip("-").replace("-", "_") == "local_rank"
+        for node in script.iter_nodes(ast.Constant)
+    )
+    return not known and any(map(_READS_ARGUMENTS.search, used))
 
 
 def last_import(script: Script) -> ast.stmt | None:
@@ -115,10 +134,21 @@ RULE = Rule(
             f"import os\nimport torch\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\ndef main():\n    model.cuda()\n"
             f"if __name__ == '__main__':\n    {_INIT[0]}\n    {_INIT[1]}\n    main()\n",
         ),
+        (
+            "import argparse\nimport torch\nargs = argparse.ArgumentParser().parse_args()\nmodel.cuda()\n",
+            f"import argparse\nimport torch\nimport os\nimport sys\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\n{_ARGUMENT}\n"
+            f"{_INIT[0]}\n{_INIT[1]}\nargs = argparse.ArgumentParser().parse_args()\nmodel.cuda()\n",
+        ),
+        (
+            "import torch\nparser.add_argument('--local_rank')\nmodel.cuda()\n",
+            f"import torch\nimport os\n\n{_CONSTANTS[0]}\n{_CONSTANTS[1]}\n{_INIT[0]}\n{_INIT[1]}\n"
+            "parser.add_argument('--local_rank')\nmodel.cuda()\n",
+        ),
     ),
     reports=(
         "import torch\ntorch.distributed.init_process_group('nccl')\n",
         "import torch\nIS_MAIN = True\n",
+        "import torch\nLOCAL_RANK = 0\nargs = parser.parse_args()\n",
         "import numpy\n",
     ),
     ignores=(),
