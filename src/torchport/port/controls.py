@@ -23,6 +23,7 @@ from torchport.port.progress import Progress
 from torchport.port.runs import (
     FILES,
     VIEW,
+    count_ranks,
     find_kept,
     make_views,
     name_view_folder,
@@ -101,6 +102,15 @@ def has_room(plan: Plan) -> bool:
     memory = Recording.from_directory(plan.kept_in(REFERENCE)).of_kind("memory")
     needed = sum(int(event["resident"]) for event in memory)
     return bool(memory) and ROOM * needed < free_memory()[0]
+
+
+def may_run_beside(plan: Plan) -> bool:
+    """Whether the control run and the port may run at one time: there is memory, and they do not meet.
+
+    Ranks that torchrun has found no place for meet at one of the script's or of the launcher's, which all runs have.
+    """
+    alone = count_ranks(plan) == 1 or "--standalone" in plan.launch.command
+    return alone and has_room(plan)
 
 
 def run_with_noise(

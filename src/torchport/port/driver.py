@@ -111,7 +111,7 @@ class _Steps:
             self._convert()
         if REFERENCE in due:
             self._run(REFERENCE)
-        if CONTROL in due and controls.has_room(self.plan):
+        if CONTROL in due and controls.may_run_beside(self.plan):
             self._run_both()
         else:
             if CONTROL in due:

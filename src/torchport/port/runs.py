@@ -143,6 +143,12 @@ def describe_run_device(step: str) -> str:
     return f"{DEVICES[step]} ({'virtual' if vnpu.detect().kind is vnpu.Kind.VNPU else 'hardware'})"
 
 
+def count_ranks(plan: Plan) -> int:
+    """The ranks of one job that the reference had; 1 without a job."""
+    recorded = Recording.from_directory(plan.kept_in(REFERENCE))
+    return max(1, len({process.rank for process in recorded.trained} - {None}))
+
+
 def restore_original_paths(views: list[View], text: str) -> str:
     """`text` with the user's own paths for those of the views."""
     for view in views:
@@ -331,9 +337,10 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
     if step == REFERENCE:
         environment = dict(reference.make_reference_environment(inherited, plan.launch.processes or 1))
     else:
-        # As many NPUs as the reference shows GPUs, so that scripts which ask how many there are do the same.
+        # As many NPUs as the reference shows GPUs, so that scripts which ask how many there are do the same; as many as
+        # it had ranks, where the script or a shell loop started them.
         inherited |= rename_variables(inherited)
-        inherited = port_side.make_port_environment(inherited, _count_devices(plan))
+        inherited = port_side.make_port_environment(inherited, max(plan.launch.processes, count_ranks(plan)))
         environment = {**inherited, **vnpu.environment(inherited), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
         if plan.sum_order is not None:
             environment[vnpu.SUM_ORDER] = str(plan.sum_order)
@@ -346,12 +353,6 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
         "TORCHPORT_AUTO": "0",
         session.VARIABLE: options.to_variable(),
     }
-
-
-def _count_devices(plan: Plan) -> int:
-    """How many NPUs the port needs. The ranks that a script or a program starts by itself show in its reference."""
-    ranks = {process.rank for process in Recording.from_directory(plan.kept_in(REFERENCE)).trained}
-    return max(plan.launch.processes, len(ranks))
 
 
 def _inherit(plan: Plan) -> dict[str, str]:

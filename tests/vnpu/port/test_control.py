@@ -144,6 +144,32 @@ def test_without_the_memory_one_run_comes_after_the_other(tmp_path):
         assert controls.has_room(plan) is room
 
 
+@pytest.mark.parametrize(
+    ("words", "ranks", "beside"),
+    [
+        ("python train.py", [None], True),
+        ("python train.py", [None, None], True),  # processes of no job
+        ("bash loop.sh", [0, 1], False),
+        ("python -m torch.distributed.run --standalone --nproc-per-node 2 train.py", [0, 1], True),
+        ("python -m torch.distributed.run --master-port 29500 --nproc-per-node 2 train.py", [0, 1], False),
+    ],
+)
+def test_ranks_that_would_meet_those_of_the_other_run_come_after_it(tmp_path, words, ranks, beside):
+    (tmp_path / "train.py").write_text("")
+    plan = Plan(parse_launch(words.split(), command=True, folder=tmp_path), tmp_path, tmp_path)
+    folder = plan.kept_in(REFERENCE)
+    folder.mkdir()
+    Result(COMMAND, data={"recording": VERSION}).write(folder / HEAD)
+    for number, rank in enumerate(ranks):
+        journal = Journal(folder)
+        journal.write_event("process", pid=number, name="MainProcess", rank=rank, world=None if rank is None else 2)
+        journal.write_event("loss", site="train.py:1", by="backward", value=1.0, device="cpu", launches=None)
+        journal.write_event("memory", resident=1 << 20, machine=1 << 60)
+        journal.close()
+        (folder / "processes" / str(os.getpid())).rename(folder / "processes" / str(number))
+    assert controls.may_run_beside(plan) is beside
+
+
 def test_steps_forced_from_the_states_of_the_reference(place):
     """With a rate at which one unit in the last place decides within a few steps where the training goes."""
     (place / "data.txt").write_text("DATA")

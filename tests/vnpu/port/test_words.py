@@ -68,8 +68,8 @@ ROWS = {
     "stdin": Row("holds", "classifier.py", "-", stdin="classifier.py"),
     "ddp of two": Row("holds", "ddp.py", "--nproc 2 ddp.py"),
     "ddp by torchrun": Row("holds", "ddp.py", "-- torchrun --nproc-per-node 2 ddp.py"),
-    "ddp that spawns": Row("holds", "spawn.py", "spawn.py"),
     "titan": Row("holds", "titan.py", "--nproc 1 titan.py"),
+    "ddp by spawn": Row("holds", "spawned.py", "spawned.py"),
     "library in a project": Row("holds", "library", "library/app/train.py"),
     "cl": Row("holds", "cl.py", "cl.py"),
     "library": Row("does not hold", "library", "library/app/train.py", NOT_USED),
@@ -109,6 +109,7 @@ FOR_MAKE_PORTS = {
     "pkg",
     "stdin",
     "never chose",
+    "ddp by spawn",
 }
 
 
