@@ -15,12 +15,6 @@
 namespace vnpu::hccl {
 namespace {
 
-std::array<char, 64> host_name() {
-    std::array<char, 64> name{};
-    gethostname(name.data(), name.size() - 1);
-    return name;
-}
-
 int group() {
     const char *number = std::getenv("GROUP_RANK");
     return number == nullptr ? 0 : std::atoi(number);

@@ -1,5 +1,7 @@
 #include "hccl/places.h"
 
+#include <unistd.h>
+
 #include <map>
 #include <utility>
 
@@ -19,6 +21,12 @@ void check_places(std::span<const Place> places) {
                 "own: call torch.npu.set_device(int(os.environ[\"LOCAL_RANK\"])) before init_process_group.",
                 first->second, place.node, place.device, rank);
     }
+}
+
+std::array<char, 64> host_name() {
+    std::array<char, 64> name{};
+    gethostname(name.data(), name.size() - 1);
+    return name;
 }
 
 }  // namespace vnpu::hccl

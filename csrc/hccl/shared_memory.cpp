@@ -89,8 +89,7 @@ void SharedMemory::connect(Deadline deadline) {
 }
 
 void SharedMemory::check_devices() const {
-    std::array<char, 64> host{};
-    gethostname(host.data(), host.size() - 1);
+    const std::array<char, 64> host = host_name();
     std::vector<Place> places;
     for (int peer = 0; peer < size(); ++peer) places.push_back({host.data(), segment_->slot(peer).device.load()});
     check_places(places);

@@ -364,8 +364,8 @@ def _error_place(recording: Recording) -> Location | None:
 def _first_error(recording: Recording) -> Mapping[str, Any] | None:
     """The first error, rank by rank; a launcher's, which says only that a rank has failed, if there is no other."""
     errors = recording.of_kind("error")
-    causes = (error for error in errors if error["error"].partition(":")[0].rpartition(".")[2] not in _OF_A_CHILD)
-    return next(causes, errors[0] if errors else None)
+    own = (error for error in errors if error["error"].partition(":")[0].rpartition(".")[2] not in _OF_A_CHILD)
+    return next(own, errors[0] if errors else None)
 
 
 def _place(recording: Recording) -> Location | None:

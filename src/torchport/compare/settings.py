@@ -150,10 +150,10 @@ def precision_equal(reference: Recording, port: Recording) -> Iterator[Finding]:
             return
         regions, others = _regions(theirs), _regions(ours)
         for who, here, there in (("the port", others, regions), ("the original", regions, others)):
-            # The backward pass of an NPU has a thread of its own, in which no line of the user's is: a region that is
-            # entered again there (activation checkpointing) has no place, and is the same as one of its kind with one.
             if died and who == "the original":
                 continue
+            # The backward pass of an NPU has a thread of its own, in which no line of the user's is: a region that is
+            # entered again there (activation checkpointing) has no place, and is the same as one of its kind with one.
             kinds, placeless = {region[1:] for region in there}, {region[1:] for region in there if not region[0]}
             for site, enabled, dtype in sorted(here - there):
                 if (enabled, dtype) in (placeless if site else kinds):

@@ -19,8 +19,8 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     `module` says that it is started as `python -m` in `folder`, the current folder; `path` has the entries of
     PYTHONPATH. A name is looked for where Python would: in the script's folder (with `module` in `folder`), in
     `path`, then in the project's root and its `src`, where an editable install or a line with `sys.path` would
-    find it; an installed package finds its own modules in `site-packages`. What lies outside of the project's root
-    (`project_root`), or is installed inside of it, does not belong. With `follow` false the script alone does.
+    find it; an installed package finds its own modules in `site-packages`. Files outside of the project's root
+    (`project_root`), or installed inside of it, do not belong. With `follow` false the script alone does.
 
     Only what import statements name is found, and `import_module("name")`; nothing is imported or executed. A file
     that cannot be parsed is listed and not looked into.

@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 # cuda, cuda:0, nccl; --device=cuda, and hydra's device=cuda, +model.device=cuda:1, ++device=cuda.
-_CUDA = re.compile(r"\A((?:[+~]{0,2}[\w./@-]+=)?)(?:(cuda)(:\d+)?|(nccl))\Z")
-
-
+_DEVICE = re.compile(r"\A((?:[+~]{0,2}[\w./@-]+=)?)cuda(?=(?::\d+)?\Z)")
+_BACKEND = re.compile(r"\A((?:[+~]{0,2}[\w./@-]+=)?)nccl\Z")
 # Lightning's names of accelerators: it knows no NPU, and its GPU accelerator uses one after conversion (TP607).
 _ACCELERATOR = re.compile(r"(?:\A|[-.])accelerator(?:=|\Z)")
 
@@ -19,7 +18,7 @@ def name_npu(word: str) -> str:
     for `nccl`."""
     if _ACCELERATOR.search(word):
         return word
-    return _CUDA.sub(lambda found: f"{found[1]}{'npu' + (found[3] or '') if found[2] else 'hccl'}", word)
+    return _BACKEND.sub(r"\1hccl", _DEVICE.sub(r"\1npu", word))
 
 
 def rename_arguments(words: Sequence[str]) -> list[str]:
@@ -30,7 +29,7 @@ def rename_arguments(words: Sequence[str]) -> list[str]:
 
 def rename_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of an environment that are a device or a backend of CUDA's, as the port is given them."""
-    return {name: name_npu(value) for name, value in environment.items() if name_npu(value) != value}
+    return {name: given for name, value in environment.items() if (given := name_npu(value)) != value}
 
 
 def list_renamed(arguments: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:

@@ -57,7 +57,7 @@ def _chooses(module: Module) -> bool:
     return (
         any(_gives_index(call) for call in module.iter_nodes(ast.Call))
         or any(isinstance(c.value, str) and _VISIBLE.search(c.value) for c in module.iter_nodes(ast.Constant))
-        or any(name.split(".")[0] in _LAUNCHERS for name in _list_imports(module))
+        or any(binding.target.partition(".")[0] in _LAUNCHERS for binding in module.names.iter_imports())
     )
 
 
@@ -95,13 +95,6 @@ def _is_index(value: ast.expr) -> bool:
     if isinstance(value, ast.JoinedStr | ast.BinOp | ast.Call | ast.Subscript):
         return not (isinstance(value, ast.Call) and "device" in ast.unparse(value.func))
     return re.search(r"rank|gpu|index|idx|dev_?id", ast.unparse(value), re.IGNORECASE) is not None
-
-
-def _list_imports(module: Module) -> Iterator[str]:
-    for statement in module.iter_nodes(ast.Import):
-        yield from (alias.name for alias in statement.names)
-    for source in module.iter_nodes(ast.ImportFrom):
-        yield source.module or ""
 
 
 RULE = Rule(
