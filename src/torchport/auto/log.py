@@ -12,12 +12,14 @@ import os
 import sys
 from collections.abc import Iterator
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchport.audit import BACKWARD, Event, Kind
 from torchport.auto.views import script_frame
 from torchport.record.cards import ELSEWHERE_TOO
-from torchport.results.port import Card
+
+if TYPE_CHECKING:
+    from torchport.results.port import Card
 
 SHOWN = 6  # places of each kind in the summary
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torchport.results.port import Card
+if TYPE_CHECKING:
+    from torchport.results.port import Card
 
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"
 # The cure for a rank that holds memory of another's card.
@@ -24,6 +25,8 @@ def list_opened_cards(torch: Any) -> list[Card]:
     if npu is None or not npu.is_initialized():
         return []
     import torch_npu
+
+    from torchport.results.port import Card  # not before: this is imported in every process of a run
 
     names = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
     found: list[tuple[int, Card]] = []
