@@ -44,6 +44,7 @@ if __name__ == "__main__":
 """
 BEFORE = "import os\n" + HIDE + "import torch\n" + TRAIN
 BEHIND = "import os\nimport torch\n" + HIDE + TRAIN
+CHOSEN = BEHIND.replace(' = "-1"', ' = "-1" if os.environ.get("CPU", "1") else "0"')
 
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +62,7 @@ def test_run(outside: dict[str, str], tmp_path: Path) -> None:
     assert (ended.stdout, ended.returncode) == (expected, 0), ended.stderr
 
 
-@pytest.mark.parametrize("script", [BEFORE, BEHIND], ids=["before the import", "behind the import"])
+@pytest.mark.parametrize("script", [BEFORE, BEHIND, CHOSEN], ids=["before the import", "behind the import", "chosen"])
 @pytest.mark.parametrize("outside", [{}, {"ASCEND_RT_VISIBLE_DEVICES": "0"}])
 def test_converted(script: str, outside: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

@@ -24,14 +24,17 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     if style is not Style.NPU:
         return
     torch = _torch_line(module)
-    for statement in _hiding(module):
-        if torch is not None and torch > statement.lineno:
+    for statement, value in _hiding(module):
+        edits = [] if torch is not None and torch > statement.lineno else [_insertion(module, statement, torch)]
+        if value.value and isinstance(module.get_parent(value), ast.IfExp):  # TP160 sees values that stand alone
+            edits.append(module.string_edit(value, str(value.value), ""))
+        if not edits:
             continue
         yield RULE.make_finding(
             module,
             statement,
             "torch_npu opens an NPU in autocast and in optimizers even if all are hidden",
-            [None if torch is None else _insertion(module, statement)],
+            edits,
             hint="" if torch is not None else "Write the lines of `torchport explain TP219` behind `import torch_npu`.",
         )
 
@@ -39,13 +42,14 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 def lines_after_import(module: Module) -> tuple[str, ...]:
     """The lines that follow `import torch_npu` if the file hides its cards before it imports torch."""
     torch = _torch_line(module) if b"VISIBLE_DEVICES" in module.text.data else None
-    if torch is None or all(one.lineno > torch for one in _hiding(module)):
+    if torch is None or all(one.lineno > torch for one, _ in _hiding(module)):
         return ()
     return _LINES
 
 
-def _hiding(module: Module) -> Iterator[ast.stmt]:
-    """The statements `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`, and the same by setdefault, putenv."""
+def _hiding(module: Module) -> Iterator[tuple[ast.stmt, ast.Constant]]:
+    """The statements `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`, and the same by setdefault, putenv or with `"-1" if
+    cpu else cards`, with the value that hides them."""
     for constant in module.iter_nodes(ast.Constant):
         variable = load_variables().get(constant.value) if isinstance(constant.value, str) else None
         if variable is None or variable.npu != VISIBLE:
@@ -58,10 +62,11 @@ def _hiding(module: Module) -> Iterator[ast.stmt]:
                 statement, value = module.get_parent(call), second
             case _:
                 continue
-        if not isinstance(value, ast.Constant) or not isinstance(value.value, str) or not hides_all(value.value):
+        if not isinstance(statement, ast.Assign | ast.Expr):
             continue
-        if isinstance(statement, ast.Assign | ast.Expr):
-            yield statement
+        for each in (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,):
+            if isinstance(each, ast.Constant) and isinstance(each.value, str) and hides_all(each.value):
+                yield statement, each
 
 
 def _torch_line(module: Module) -> int | None:
@@ -74,8 +79,11 @@ def _torch_line(module: Module) -> int | None:
     return None
 
 
-def _insertion(module: Module, statement: ast.stmt) -> Edit | None:
-    """The lines behind the statement, indented as it is; None if it shares its line with others."""
+def _insertion(module: Module, statement: ast.stmt, torch: int | None) -> Edit | None:
+    """The lines behind the statement, indented as it is; None if it shares its line with others, or if the module does
+    not import torch."""
+    if torch is None:
+        return None
     text = module.text
     last = statement.end_lineno or statement.lineno
     line = text.lines[statement.lineno - 1]
@@ -118,9 +126,14 @@ RULE = Rule(
             + _WRITTEN
             + "x = torch.ones(2)\n",
         ),
+        (
+            "import os, torch\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1' if cpu else cards\n",
+            "import os, torch\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = '' if cpu else cards\n" + _WRITTEN,
+        ),
     ),
     ignores=(
         "import os, torch\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = ''\n",
         "import torch\nprint('CUDA_VISIBLE_DEVICES=-1 trains on the CPU')\n",
+        "import os, torch\nif os.environ['ASCEND_RT_VISIBLE_DEVICES'] == '': pass\n",
     ),
 )
