@@ -25,7 +25,7 @@ def places(plain, moved):
 """
 
 
-def seen(folder, text, noise=True, **options):
+def seen(folder, text, noise=1, **options):
     return recorded.run(folder, CHECK + text, noise=noise, kind=CALL, steps=None, **options)[1]
 
 
@@ -50,7 +50,7 @@ keep("up", (moved > plain).double().mean())
 
 def test_without_noise_nothing_is_moved(tmp_path):
     text = "plain, moved = check(torch.nn.LeakyReLU(0.3), torch.randn(99)); keep('places', places(plain, moved))"
-    assert set(seen(tmp_path / "one", text, noise=False)["places"][0][0]) == {0}
+    assert set(seen(tmp_path / "one", text, noise=0)["places"][0][0]) == {0}
 
 
 def test_whole_numbers_stay(tmp_path):
@@ -147,7 +147,7 @@ assert same is plain
 def test_the_noise_moves_no_generator_and_no_statistics(tmp_path):
     """The script draws the same numbers, sees the same states, and its BatchNorm counts as before."""
     plain, own = recorded.run(tmp_path / "plain", TRAIN + "keep('state', torch.get_rng_state())")
-    noisy, other = recorded.run(tmp_path / "noisy", TRAIN + "keep('state', torch.get_rng_state())", noise=True)
+    noisy, other = recorded.run(tmp_path / "noisy", TRAIN + "keep('state', torch.get_rng_state())", noise=1)
     assert own["own numbers"] == other["own numbers"]
     assert own["inputs"] == other["inputs"]
     assert plain.of_kind("random") == noisy.of_kind("random") == []
@@ -183,7 +183,7 @@ for _ in range(3):
 
 def test_noise_is_the_same_in_each_run(tmp_path):
     losses = [
-        [event["value"] for event in recorded.run(tmp_path / name, TRAIN, noise=True)[0].of_kind("loss")]
+        [event["value"] for event in recorded.run(tmp_path / name, TRAIN, noise=1)[0].of_kind("loss")]
         for name in ("one", "two")
     ]
     assert losses[0] == losses[1]
@@ -212,7 +212,7 @@ for layer in (torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(9, 5), torch.nn.Conv2d(3
     keep("error", (moved - plain).double().square().mean().sqrt() / plain.double().square().mean().sqrt())
 """
     recording, found = recorded.run(
-        tmp_path / "one", CHECK + text, noise=True, roundoffs={"convolution": "hf32"}, kind=CALL, steps=None
+        tmp_path / "one", CHECK + text, noise=1, roundoffs={"convolution": "hf32"}, kind=CALL, steps=None
     )
     convolution, linear, half = (row[0][0] for row in found["error"])
     assert 2**-12 <= convolution < 2**-11  # HF32 rounds to 2^-12

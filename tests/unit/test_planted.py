@@ -43,7 +43,7 @@ def runs(tmp_path_factory):
     return {
         "reference": recorded.run(folder / "reference", EVALUATED, save=weights),
         "plain": recorded.run(folder / "plain", EVALUATED, load=weights),
-        "noisy": recorded.run(folder / "noisy", EVALUATED, load=weights, noise=True, faults=True),
+        "noisy": recorded.run(folder / "noisy", EVALUATED, load=weights, noise=1, faults=True),
         "faulty": recorded.run(folder / "faulty", EVALUATED, load=weights, faults=True),
     }
 

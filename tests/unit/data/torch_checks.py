@@ -195,7 +195,7 @@ def train(dropout=0.0, steps=3, draw=0, scaler=None):
     return losses
 
 
-def recording(run, weights=None, load=False, steps=None, noise=False):
+def recording(run, weights=None, load=False, steps=None, noise=0):
     """Run `run` recorded; the recording of this process and what `run` returned."""
     folder = Path(tempfile.mkdtemp())
     Result("record", data={"recording": VERSION}).write(folder / HEAD)
@@ -354,7 +354,7 @@ def check_equal_start_gives_weights_buffers_and_order():
     assert [event["action"] for event in loaded.of_kind("weights")] == ["loaded", "loaded"]
 
 
-def starts(run, weights, noise=False):
+def starts(run, weights, noise=0):
     """What of the start of `run` is not that of the run that saved `weights`."""
     recorded = recording(run, weights, load=True, noise=noise)[0]
     return {event["tensor"]: event["difference"] for event in recorded.of_kind("start")}
@@ -380,8 +380,8 @@ def check_a_start_from_other_weights_is_recorded_before_they_are_overwritten():
     assert starts(run, weights) == {}
     assert starts(lambda: run(zeroed=True), weights).keys() == {"2.weight"}
     # A control run moves what it loads by its noise, which is no other start.
-    assert all(difference < 1e-6 for difference in starts(run, weights, noise=True).values())
-    noisy = starts(lambda: run(zeroed=True), weights, noise=True)
+    assert all(difference < 1e-6 for difference in starts(run, weights, noise=1).values())
+    noisy = starts(lambda: run(zeroed=True), weights, noise=1)
     assert [name for name, difference in noisy.items() if difference > 1e-3] == ["2.weight"]
     for first in (False, True):
         weights = Path(tempfile.mkdtemp(), "weights")
