@@ -313,6 +313,8 @@ def test_missing_files_are_named(runs: tuple[Path, Path]) -> None:
             "{'train_runtime': '6.3', 'steps_per_second': '1.2'}",
             True,
         ),
+        ("a.json", '{"loss": 0.5}', '{"loss": 0.5, "memory(GiB)": 0.9}', True),
+        ("a.json", '{"loss": 0.5}', '{"loss": 0.5, "score": 0.9}', False),
         ("a.json", '{"backend": "nccl"}', '{"backend": "hccl"}', True),
         ("a.json", '{"backend": "nccl"}', '{"backend": "gloo"}', False),
         ("log.txt", "in /o/reference.unfinished/view/a", "in /o/npu.unfinished/view/a", True),

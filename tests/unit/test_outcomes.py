@@ -132,6 +132,14 @@ def test_a_share_of_samples_in_a_file(judge: Any, dtype: str, name: str, refused
     assert len(said(rows)) == refused
 
 
+def test_a_port_that_died_is_not_told_of_each_file_that_it_did_not_write() -> None:
+    missing = FileRow("model.pt", "checkpoint", "1 kB", "", False, None, "only the original's run wrote it")
+    other = FileRow("log.txt", "text", "2 lines", "1 lines", False, 1.0, "one line more")
+    assert len([*outcomes.report_outcomes([missing, other], alone=False)]) == 2
+    (finding,) = outcomes.report_outcomes([missing, other], alone=False, died=True)
+    assert "log.txt" in finding.message
+
+
 def test_a_key_that_the_port_does_not_leave(judge: Any) -> None:
     assert said(judge({"weight": 1.0, "started": "12:01"}, SAME))
 

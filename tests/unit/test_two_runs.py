@@ -139,9 +139,7 @@ def trained(folder, factor=1.0, steps=6):
 
 
 def rows_of(tmp_path, factor):
-    both = compare_quantities(
-        trained(tmp_path / "a"), trained(tmp_path / "b", factor), None, (), TOLERANCES["float32"]
-    )
+    both = compare_quantities(trained(tmp_path / "a"), trained(tmp_path / "b", factor), None, (), TOLERANCES["float32"])
     return layers.list_layer_norms(both)
 
 

@@ -281,6 +281,11 @@ def test_a_printed_metric(judge):
             "several processes",
             "--nproc",
         ),
+        (
+            "MisconfigurationException: You requested gpu: [0, 1]\n But your machine only has: [0]",
+            "it asks for several devices",
+            "--nproc 2",
+        ),
         ("OSError: CUDA_HOME environment variable is not set", "a CUDA compiler", "record the original"),
         ("FileNotFoundError: [Errno 2] No such file or directory: 'x.pt'", "a file that it reads", "Put the file"),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory", "too small", "smaller"),

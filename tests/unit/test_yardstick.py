@@ -314,6 +314,23 @@ def test_copies_of_other_number_are_not_the_same_copies(judge):
     assert judge(run(copies[1], device="npu"), reference=run(*copies))["verdict"] == "holds"
 
 
+@pytest.mark.parametrize(
+    ("values", "aside", "word"),
+    [([3.0, 1.0], True, "holds"), ([3.0, 1.0], False, "does not hold"), ([3.0, 2.0], True, "does not hold")],
+    ids=["order", "order of one thread", "content"],
+)
+def test_copies_of_several_threads_have_no_order(judge, values, aside, word):
+    """transformers 5 loads weights by a pool of threads."""
+
+    def copies(sums):
+        row = {"kind": "upload", "site": "load.py:9", "size": 8, "norm": 2.0} | ({"aside": True} if aside else {})
+        return [row | {"visit": visit, "checksum": str(one), "sum": one} for visit, one in enumerate(sums)]
+
+    control = [*faulty(), *copies([1.0, 3.0])]
+    data = judge(run(*copies(values), device="npu"), control=control, reference=run(*copies([1.0, 3.0])))
+    assert data["verdict"] == word, data["reason"]
+
+
 def test_what_is_on_the_device_already_is_no_copy(judge):
     def copies(*checksums):
         return [

@@ -31,6 +31,11 @@ ORIGINAL = (
         "torchport port --nproc 2 SCRIPT, or torchport port -- torchrun ... as you start it on a GPU",
     ),
     Cause(
+        r"You requested gpu: \[\d+(?:, \d+)+\]",
+        "it asks for several devices, and is shown as many as it is started with ranks",
+        "Start it with as many as it asks for: torchport port --nproc 2 SCRIPT.",
+    ),
+    Cause(
         r"Duplicate GPU detected",
         "it puts two ranks on one GPU, which NCCL refuses",
         'Call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before init_process_group, or give that device_id=.',

@@ -24,6 +24,7 @@ from torchport.compare.tolerance import Tolerance
 from torchport.compare.yardstick import Pair, Yardstick
 from torchport.findings import Finding
 from torchport.record.recording import Process, Recording
+from torchport.record.uploads import VISITS
 from torchport.results.comparison import Difference, Place, Quantity
 
 MOST_FIRST = 20
@@ -124,10 +125,15 @@ def _alike(reference: Series, port: Series) -> tuple[Series, Series]:
     """The values of both runs that belong together.
 
     What is on the device already is not copied there, which the reference, where all is on the host, cannot tell: where
-    the numbers of copies differ, they are not the same copies.
+    the numbers of copies differ, they are not the same copies. Copies of several threads have no order, and
+    are compared if all of them were recorded.
     """
     if reference.kind != UPLOAD:
         return reference, port
+    if reference.by_chance or port.by_chance:
+        if len(port.values) >= VISITS or None in port.values:
+            return reference.select_places([]), port.select_places([])
+        return reference.sort_values(), port.sort_values()
     both = [place for place, value in enumerate(port.values) if value is not None]
     return reference.select_places(both), port.select_places(both)
 

@@ -26,7 +26,8 @@ LEAST_SHARE = 1e-6
 class Series:
     """`values` in the order recorded, None for a gradient that is not there. `at` has the steps that the process had
     done before each, `least` how large each is taken to be at least where a difference is related to it. `full` is a
-    tensor that was not in half precision, whatever the model computes in."""
+    tensor that was not in half precision, whatever the model computes in. `by_chance` says that other threads than the
+    main one gave the values, in an order of chance."""
 
     kind: str
     name: str
@@ -34,12 +35,17 @@ class Series:
     values: list[float | None] = dataclasses.field(default_factory=list)
     least: list[float] = dataclasses.field(default_factory=list)
     full: bool = False
+    by_chance: bool = False
 
     def add(self, at: int, value: Any, least: float = 0.0) -> None:
         """Append a value; text is what JSON has no number for."""
         self.at.append(at)
         self.values.append(None if value is None else float(value))
         self.least.append(least)
+
+    def sort_values(self) -> Series:
+        """The series in the order of its values."""
+        return self.select_places(sorted(range(len(self.values)), key=self.numbers.__getitem__))
 
     def select_places(self, places: Sequence[int]) -> Series:
         """The series with the values at these places alone."""
@@ -108,6 +114,7 @@ def collect_series(process: Process) -> dict[Key, Series]:
             one = found.setdefault((UPLOAD, event["site"], 0), Series(UPLOAD, event["site"]))
             # Without a checksum: on the device already, so nothing was copied.
             one.add(done, event["sum"] if event["checksum"] else None, float(event["norm"]))
+            one.by_chance = one.by_chance or bool(event.get("aside"))
         done += kind in counted
     return found
 

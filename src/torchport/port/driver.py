@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchport import vnpu
 from torchport.compare import Verdict, compare_recordings
+from torchport.compare.conditions import has_failed
 from torchport.compare.verdict import Word
 from torchport.convert import convert_tree, list_edited_files
 from torchport.convert.project import for_people
@@ -233,7 +234,8 @@ class _Steps:
                     if Verdict.from_findings(result.findings, "").word is not Word.DOES_NOT_HOLD:
                         formats = judging.find_formats(self.control, port)
                         rows = judge_outcomes(plan, folder, rows, comparison, self.progress, formats)
-                findings = [*result.findings, *report_outcomes(rows, alone=comparison.steps.kind == CALL)]
+                alone, died = comparison.steps.kind == CALL, has_failed(port)
+                findings = [*result.findings, *report_outcomes(rows, alone=alone, died=died)]
             imported = {Path(path) for step in (REFERENCE, NPU) for path in self.runs[step].modules}
             mentions = find_unconverted(sorted(imported), set(map(Path, self.conversion.data.files)))
             if mentions:

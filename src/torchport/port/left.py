@@ -268,9 +268,11 @@ def compare_contents(
     """Whether two flat contents are equal within `tolerance`, or within `times` the distance of `again` from the
     reference, and shares of samples within `points` of a hundred; the largest difference, and what differs first or
     most."""
-    missing = [name for name in reference if name not in port and not RANDOM_STATE.search(name)]
+    missing = [name for name in reference if name not in port and not _is_left_out(name, reference[name])]
     more = [
-        name for name in port if name not in reference and not OWN_TO_NPU.search(name) and not RANDOM_STATE.search(name)
+        name
+        for name in port
+        if name not in reference and not OWN_TO_NPU.search(name) and not _is_left_out(name, port[name])
     ]
     if missing or more:
         whose, which = ("original", missing) if missing else ("port", more)
@@ -279,7 +281,7 @@ def compare_contents(
     rows: list[tuple[float, float, str]] = []
     for name, one in reference.items():
         other = port.get(name)
-        if RANDOM_STATE.search(name) or (TIMED.search(name) and not isinstance(one, Tensor)):
+        if _is_left_out(name, one):
             continue
         difference = 0.0 if points and _is_near_share(name, one, other, points) else _difference(one, other)
         moved = 0.0 if again is None else _difference(one, again.get(name))
@@ -297,6 +299,11 @@ def compare_contents(
         note = _and(note, f"{unknown} differs and cannot be compared")
         return (False if apart else None), _finite(worst), note
     return not apart, _finite(worst), note
+
+
+def _is_left_out(name: str, value: object) -> bool:
+    """Whether a value says nothing of what a run computed: a random state, a time, memory."""
+    return bool(RANDOM_STATE.search(name) or (TIMED.search(name) and not isinstance(value, Tensor)))
 
 
 def _is_near_share(name: str, one: object, other: object, points: float) -> bool:

@@ -104,10 +104,11 @@ def judge_outcomes(
     return found
 
 
-def report_outcomes(rows: Iterable[FileRow], *, alone: bool) -> Iterator[Finding]:
-    """Report the rows that differ by more than rounding explains; with `alone` files are all that there is to judge."""
+def report_outcomes(rows: Iterable[FileRow], *, alone: bool, died: bool = False) -> Iterator[Finding]:
+    """Report the rows that differ by more than rounding explains; with `alone` files are all that there is to judge. Of
+    a port that `died` files are not missed."""
     for row in rows:
-        if row.equal is False:
+        if row.equal is False and (row.port or not died):
             what = "what is printed differs" if row.kind == PRINTED else f"the file {row.name} differs"
             yield Finding(
                 DIFFERS,

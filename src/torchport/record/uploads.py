@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 import zlib
 from collections.abc import Callable
 from types import CodeType
@@ -34,7 +35,7 @@ class Uploads(Part):
     In the reference everything is on the host, and where a tensor is sent shows in neither run for sure
     (`x.to(y.device)`). So each call that names a place counts, in both runs, and visits are the same; what is on an
     accelerator already has an empty `checksum`, since its numbers are the run's own. Weights are left out: parameters
-    and what requires a gradient.
+    and what requires a gradient. Copies of other threads than the main one are marked `aside`.
     """
 
     def __init__(
@@ -141,16 +142,18 @@ class Uploads(Part):
         if visit >= VISITS or not self._readings.can_read():
             return tensor
         self._visits[site] = visit + 1
-        with suspend_tracking(torch):
-            tensor = self._batches.on_upload(tensor, site, visit)
+        # Threads beside the script's come in an order of chance: transformers 5 loads weights by a pool of them.
+        aside = threading.current_thread() is not threading.main_thread()
+        if not aside:
+            with suspend_tracking(torch):
+                tensor = self._batches.on_upload(tensor, site, visit)
         text, total, norm = "", 0.0, 0.0
         if tensor.device.type == "cpu":
             with suspend_tracking(torch):
                 text, total, norm = checksum_tensor(torch, tensor)
-        size = tensor.numel()
-        self._readings.schedule_write(
-            (), lambda _: self._write("upload", site=site, visit=visit, size=size, checksum=text, sum=total, norm=norm)
-        )
+        fields = {"site": site, "visit": visit, "size": tensor.numel(), "checksum": text, "sum": total, "norm": norm}
+        fields |= {"aside": True} if aside else {}
+        self._readings.schedule_write((), lambda _: self._write("upload", **fields))
         return tensor
 
 
