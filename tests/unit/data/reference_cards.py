@@ -152,6 +152,19 @@ def from_a_checkpoint(rank):
     dist.all_reduce(torch.load(f"{os.environ['MEET']}{rank}.pt", map_location=f"cuda:{rank}"))
 
 
+def premultiplied_sums(rank):
+    """gloo has no such operation, by which FSDP2 divides gradients; only NCCL's results are the script's."""
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    half = dist.ReduceOp.PREMUL_SUM(0.5)
+    given, part, both = torch.ones(4).cuda() * (rank + 1), torch.empty(2).cuda(), torch.ones(3).cuda()
+    dist.reduce_scatter_tensor(part, given, op=half)
+    dist.all_reduce(both, half)
+    assert part.tolist() == [1.5, 1.5], part
+    assert given.tolist() == [rank + 1.0] * 4, given
+    assert both.tolist() == [1.0] * 3, both
+
+
 REFUSED = (
     never_chosen,
     never_chosen_replicas,
@@ -176,6 +189,7 @@ SILENT = (
     ids_of_replicas,
     groups_of_one,
     from_a_checkpoint,
+    premultiplied_sums,
 )
 
 

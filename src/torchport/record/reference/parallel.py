@@ -14,6 +14,8 @@ from torchport.record.reference.places import name_device, to_cpu
 
 # Public functions of torch.distributed with the argument `backend`, by its position (None: keyword only).
 TAKE_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": 4, "new_subgroups_by_enumeration": 2}
+# Functions that take an operation; gloo has no PREMUL_SUM, by which FSDP2 divides gradients.
+SUMS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 _PAIR = re.compile(r"\w+:\w+", re.ASCII)
 NCCL = "nccl"
 
@@ -130,6 +132,23 @@ def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
 
         return call
 
+    def scales(original: Any) -> Any:
+        signature = inspect.signature(original)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not any(_is_premultiplied(c10d, one) for one in (*args, *kwargs.values())):
+                return original(*args, **kwargs)
+            words = signature.bind(*args, **kwargs).arguments
+            factor, words["op"] = words["op"].factor, c10d.ReduceOp.SUM
+            name = next(name for name in ("tensor", "input", "input_list") if name in words)
+            if name == "tensor":  # which has the result
+                words[name].mul_(factor)
+            else:
+                words[name] = [one * factor for one in words[name]] if name == "input_list" else words[name] * factor
+            return original(**words)
+
+        return call
+
     def tells(original: Any) -> Any:
         def call(group: Any = None) -> Any:
             backend = original(group)
@@ -159,7 +178,13 @@ def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
     for name in COLLECTIVES:
         if hasattr(c10d, name):
             everywhere(name, meets)
+    for name in SUMS:
+        everywhere(name, scales)
     return communicators
+
+
+def _is_premultiplied(c10d: Any, value: Any) -> bool:
+    return isinstance(value, c10d.ReduceOp) and getattr(value, "op", None) == c10d.ReduceOp.PREMUL_SUM
 
 
 def _patch_mesh(torch: Any, patches: Patches) -> None:
