@@ -168,7 +168,7 @@ def _run_noisy(
     formats: Mapping[str, str],
     steps: int,
     *,
-    draw: int = 1,
+    draw: int,
     keep: bool = False,
 ) -> tuple[Recording, Ended]:
     """Run the original with noise and without faults, from the states from which the port went on."""

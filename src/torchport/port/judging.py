@@ -131,28 +131,33 @@ def _has(result: Result[Comparison], code: str) -> bool:
     return any(finding.code == code for finding in result.findings)
 
 
-def _find_unmeasured_difference(result: Result[Comparison], control: ControlRun) -> int | None:
-    """The first step that speaks against the port, if the control run says too little of it: it did not come that far,
-    or computes in half precision, where now and then rounding puts an activation to the other side of a ReLU, and its
-    few steps may have had none of these."""
-    found = [
+def _find_measured_error(result: Result[Comparison]) -> int | None:
+    """The first step with an error whose bound is measured rounding; None if there is none."""
+    steps = [
         int(finding.evidence["step"])
         for finding in result.findings
         if finding.severity is Severity.ERROR and finding.code in MEASURED and "step" in finding.evidence
     ]
-    first = min(found, default=0)
-    is_half = bool(found) and result.data.tolerance["dtype"] != "float32"
+    return min(steps, default=None)
+
+
+def _find_unmeasured_difference(result: Result[Comparison], control: ControlRun) -> int | None:
+    """The first step that speaks against the port, if the control run says too little of it: it did not come that far,
+    or computes in half precision, where now and then rounding puts an activation to the other side of a ReLU, and its
+    few steps may have had none of these."""
+    found = _find_measured_error(result)
+    first = found or 0
+    is_half = found is not None and result.data.tolerance["dtype"] != "float32"
     return first if control.steps and (is_half or first >= control.steps) else None
 
 
 def _find_small_difference(result: Result[Comparison]) -> int | None:
     """The first step that speaks against the port, if it does so by no more than rounding may do in a rare step, and
     nothing else speaks against it."""
-    errors = [finding for finding in result.findings if finding.severity is Severity.ERROR]
-    steps = [int(finding.evidence["step"]) for finding in errors if finding.code in MEASURED]
-    if not steps or any(finding.code not in MEASURED | FOLLOWING for finding in errors):
+    first = _find_measured_error(result)
+    errors = (finding for finding in result.findings if finding.severity is Severity.ERROR)
+    if first is None or any(finding.code not in MEASURED | FOLLOWING for finding in errors):
         return None
-    first = min(steps)
     found = [row.error for row in result.data.first if row.step == first]
     return first if all(error is not None and error <= SMALL for error in found) else None
 
