@@ -10,7 +10,7 @@ import pytest
 
 from torchport.convert.project import list_convertible_files
 from torchport.port.configurations import find_configurations
-from torchport.port.modules import find_project_files
+from torchport.port.modules import find_project_files, find_root
 from torchport.port.unconverted import find_unconverted
 from torchport.source.project import project_root
 from torchport.source.settings import settings_of
@@ -252,3 +252,43 @@ def test_the_configurations_of_hydra(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": text, "conf/config.yaml": "lr: 1\n", "conf/model/big.yaml": "device: cuda\n"})
     found = find_configurations([tmp_path / "train.py"], [], tmp_path, tmp_path)
     assert found == [tmp_path / "conf" / "model" / "big.yaml"]
+
+
+TCN = {
+    "tcn/copy/task.py": "import sys\nsys.path.append('../../')\nfrom tcn.model import TCN\nimport data\n",
+    "tcn/copy/data.py": "",
+    "tcn/model.py": "import torch\n",
+    "other/unused.py": "",
+}
+ADDITIONS = {
+    "sys.path.append('../../')": True,
+    "sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', os.pardir))": True,
+    "here = Path(__file__).resolve()\nsys.path.insert(0, str(here.parent.parent.parent))": True,
+    "sys.path += [str(Path(__file__).resolve().parents[2])]": True,
+    "sys.path.extend((os.getcwd() + '/../..', 'nowhere'))": True,
+    "sys.path.append(str(Path.cwd().joinpath('..', '..')))": True,
+    "sys.path.append('..')": False,  # nothing that is imported lies there
+    "sys.path.append(sys.argv[1])": False,
+    "sys.path.append(os.environ['ROOT'])": False,
+    "a = a\nsys.path.append(a)": False,
+    "print('sys.path.append(\"../../\")')": False,
+}
+
+
+@pytest.mark.parametrize(("line", "wider"), ADDITIONS.items())
+def test_a_script_that_adds_to_its_path_has_a_wider_project(tmp_path: Path, line: str, wider: bool) -> None:
+    write(tmp_path, TCN | {"tcn/copy/task.py": f"import os, sys\n{line}\nfrom tcn.model import TCN\nimport data\n"})
+    script, folder = tmp_path / "tcn/copy/task.py", tmp_path / "tcn/copy"
+    found = find_project_files(script, module=False, folder=folder, follow=True, path=())
+    assert find_root(script, folder) == (tmp_path if wider else folder)
+    assert {file.name for file in found} == ({"task.py", "data.py", "model.py"} if wider else {"task.py", "data.py"})
+
+
+def test_a_marked_project_is_not_widened_but_its_own_folders_are_looked_in(tmp_path: Path) -> None:
+    files = {"p/.git/x": "", "p/lib/net.py": "", "outside.py": ""}
+    files["p/t/train.py"] = "import sys\nsys.path += ['../lib', '../..']\nimport net, outside\n"
+    write(tmp_path, files)
+    script = tmp_path / "p/t/train.py"
+    found = find_project_files(script, module=False, folder=script.parent, follow=True, path=())
+    assert [file.name for file in found] == ["train.py", "net.py"]
+    assert find_root(script, script.parent) == tmp_path / "p"

@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from torchport.port.search_path import find_added_folders
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.notebook import Notebook
-from torchport.source.project import INSTALLED, is_foreign, project_root
+from torchport.source.project import INSTALLED, is_foreign, is_marked, project_root
 from torchport.source.text import SourceError
 
 
@@ -18,9 +19,10 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
 
     `module` says that it is started as `python -m` in `folder`, the current folder; `path` has the entries of
     PYTHONPATH. A name is looked for where Python would: in the script's folder (with `module` in `folder`), in
-    `path`, then in the project's root and its `src`, where an editable install or a line with `sys.path` would
-    find it; an installed package finds its own modules in `site-packages`. Files outside of the project's root
-    (`project_root`), or installed inside of it, do not belong. With `follow` false the script alone does.
+    `path`, then in the folders that these files add to `sys.path`, the project's root and its `src`, where an
+    editable install would find it; an installed package finds its own modules in `site-packages`. Files outside of
+    the project's root (`find_root`), or installed inside of it, do not belong. With `follow` false the script alone
+    does.
 
     Only what import statements name is found, and `import_module("name")`; nothing is imported or executed. A file
     that cannot be parsed is listed and not looked into.
@@ -29,13 +31,28 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     if not follow:
         return [script]
     folder = folder.resolve()
-    root = project_root(script)
+    root = find_root(script, folder)
     first = folder if module else script.parent
     entries = [folder / entry for entry in path if entry]
     installed = [root.parent] if root.parent.name in INSTALLED else []
     places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src", *installed)))
     packages = _packages_of(script, *(installed or [first])) if module else []
-    return _closure([script, *packages], places, lambda found: _is_of_project(found, root))
+    return _closure([script, *packages], places, folder, lambda found: _is_of_project(found, root))
+
+
+def find_root(script: Path, folder: Path) -> Path:
+    """The folder of the project of a script that is started in `folder`: `project_root`, and if nothing marks it, the
+    folder that also holds those which the script adds to `sys.path` and imports from."""
+    root, tree = project_root(script), parse_file(script)
+    if is_marked(root):
+        return root
+    tops = {name.partition(".")[0] for name, level in _imported(tree) if not level} - {""}
+    for place in find_added_folders(tree, script.resolve(), folder.resolve()):
+        if any((place / f"{top}.py").is_file() or (place / top).is_dir() for top in tops):
+            both = Path(os.path.commonpath((root, place)))
+            if both != both.parent and both != Path.home():
+                root = both
+    return root
 
 
 def link_data(source: Path, target: Path, apart_from: Path) -> None:
@@ -54,15 +71,20 @@ def link_data(source: Path, target: Path, apart_from: Path) -> None:
             link_data(path, place, apart_from)
 
 
-def _closure(start: Sequence[Path], places: Sequence[Path], belongs: Callable[[Path], bool]) -> list[Path]:
-    """`start` and what it imports from `places` or relatively to itself, as far as it `belongs`."""
+def _closure(
+    start: Sequence[Path], places: Sequence[Path], folder: Path, belongs: Callable[[Path], bool]
+) -> list[Path]:
+    """`start` and what it imports from `places`, from folders that are added to `sys.path` on the way, or relatively
+    to itself, as far as it `belongs`."""
     found: dict[Path, None] = {}
-    waiting = list(reversed(start))
+    waiting, known = list(reversed(start)), list(places)
     while waiting:
         path = waiting.pop()
         if path not in found:
             found[path] = None
-            imported = (target for name, level in _imported(path) for target in _targets(path, name, level, places))
+            tree = parse_file(path)
+            known += [place for place in find_added_folders(tree, path, folder) if place not in known]
+            imported = (target for name, level in _imported(tree) for target in _targets(path, name, level, known))
             waiting += [target for target in imported if belongs(target)]
     return list(found)
 
@@ -94,9 +116,9 @@ def parse_file(path: Path) -> ast.Module:
         return ast.Module([], [])
 
 
-def _imported(path: Path) -> Iterator[tuple[str, int]]:
+def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """The modules that a file imports: name and level (0: absolute, 1: of its own package ...)."""
-    for node in ast.walk(parse_file(path)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.name, 0) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

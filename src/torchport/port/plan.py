@@ -29,9 +29,8 @@ from torchport.errors import TorchportError
 from torchport.findings import Result, hash_bytes
 from torchport.launch import Launch
 from torchport.port.configurations import find_configurations
-from torchport.port.modules import find_project_files
+from torchport.port.modules import find_project_files, find_root
 from torchport.results.port import Command, ControlRun, Conversion, Judged, Run
-from torchport.source.project import project_root
 from torchport.source.settings import settings_of
 
 CONVERT, REFERENCE, CONTROL, NPU, COMPARE = STEPS = ("convert", "reference", "control", "npu", "compare")
@@ -97,8 +96,8 @@ class Plan:
     @property
     def root(self) -> Path:
         """The project: the nearest folder at or above the script that has a .git or a pyproject.toml, else the
-        script's own."""
-        return self.project or (self.folder if self.script is None else project_root(self.script))
+        script's own with the folders that it adds to `sys.path` (`find_root`)."""
+        return self.project or (self.folder if self.script is None else find_root(self.script, self.folder))
 
     def list_viewed_folders(self) -> list[Path]:
         """The folders of the user's that each run gets a view of: the current one and the project, or the one that

@@ -35,9 +35,14 @@ def project_root(path: Path) -> Path:
     for folder in (start, *start.parents):
         if folder.name in INSTALLED:
             break
-        if any((folder / mark).exists() for mark in _MARKS) or folder.parent.name in INSTALLED:
+        if is_marked(folder):
             return folder
     return start
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether the folder says itself that it is a whole project or an installed package."""
+    return any((folder / mark).exists() for mark in _MARKS) or folder.parent.name in INSTALLED
 
 
 def display_name(path: Path, root: Path) -> str:
