@@ -69,3 +69,13 @@ def test_an_optimizer_in_another_form_is_none(tmp_path):
 def test_its_numbers_are_compared_whatever_its_form(tmp_path, options, text):
     (found,) = find_causes(each(tmp_path / "a"), at_once(tmp_path / "b", **options))
     assert (found.kind, found.text, found.step) == ("hyper-parameter", text, 0)
+
+
+def test_factors_that_one_form_leaves_out_are_no_hyper_parameters(tmp_path):
+    sides = []
+    for name, numbers in (("add_", [-1.0]), ("_foreach_add_", [-0.0, 1.0, 1e-8])):
+        made = Recorded().tensor("x", X).call("relu", "x", "x")
+        for number in numbers:
+            made.call(name, "x", "x", "", OPTIMIZER, json.dumps([{"t": 0}, number]))
+        sides.append(made.write(tmp_path / name))
+    assert find_causes(*sides) == []

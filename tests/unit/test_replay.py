@@ -174,3 +174,20 @@ def test_nobody_is_to_blame_for_memory_that_was_never_written(tmp_path):
     assert (read.kind, read.why) == ("not judged", "it reads memory that nobody has written")
     assert (written.kind, written.wrong) == ("judged", False)
     assert (wrong.kind, wrong.wrong) == ("judged", True)
+
+
+def test_statistics_that_batch_norm_keeps_in_evaluation_are_not_judged(tmp_path):
+    one, kept = numpy.float32([1]), numpy.float32([0.5])
+    right = ONE * numpy.float32(1 / numpy.sqrt(1 + 1e-5))
+    arguments = '[{"t":0},{"t":1},{"t":2},{"t":3},{"t":4},false,0.1,1e-05]'
+    given = [ONE * 2, one, one, one, one]  # (2 - 1) / sqrt(1 + 1e-5) * 1 + 1
+    name = "aten::native_batch_norm"
+    _one_call(
+        tmp_path,
+        (name, arguments, ALL, given, [right + 1, kept, kept]),
+        (name, arguments, ALL, given, [right + 2, kept, kept]),
+        (name, arguments.replace("false", "true"), ALL, given, [ONE, kept * 2, kept]),
+    )
+    rows = replay.replay_recording(tmp_path).rows
+    assert [(row.kind, row.wrong, row.result) for row in rows[:2]] == [("judged", False, 0), ("judged", True, 0)]
+    assert rows[2].wrong, "in training they are read"

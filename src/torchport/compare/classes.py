@@ -187,11 +187,14 @@ def _update_numbers(number: int, one: Sequence[Call], other: Sequence[Call]) -> 
 
 
 def _numbers_by_name(calls: Sequence[Call]) -> dict[str, set[float]]:
-    """By operator, whether it writes in place or takes a list or not, the fractions that it is given."""
+    """By operator, whether it writes in place or takes a list or not, the fractions that it is given, without 0, 1 and
+    -1: one form of an operator writes these factors, another leaves them out."""
     found: dict[str, set[float]] = {}
     for call in calls:
         name = strip_namespace(call).removeprefix("_foreach_").removesuffix("_")
-        found.setdefault(name, set()).update(_fractions(call.arguments))
+        found.setdefault(name, set()).update(
+            value for value in _fractions(call.arguments) if abs(value) not in (0, 1)
+        )
     return found
 
 
