@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from torchport.cli import main
 from torchport.convert import convert_source
+from torchport.convert.stages import Extras
+from torchport.convert.workers import convert_files
 from torchport.findings import Severity
+from torchport.rules import Style
 
 HANDLED = [
     "import torch\nif is_npu_available():\n    d = 'npu'\nelif torch.cuda.is_available():\n    d = 'cuda'\nx.to(d)\n",
@@ -68,3 +74,117 @@ def test_what_follows_a_return_for_the_npu_is_for_other_devices(text: str) -> No
 )
 def test_what_follows_another_return_is_for_the_npu_too(text: str) -> None:
     assert "return x.npu()" in convert_source(text.encode(), "a.py").output.decode()
+
+
+CASES = {
+    "flags": "import torch\nis_cuda = torch.cuda.is_available()\nis_npu = torch.npu.is_available()\n"
+    "device = 'cuda' if is_cuda else 'npu' if is_npu else 'cpu'\n",
+    "a flag of another name": "import torch\nhas_gpu = torch.cuda.is_available()\nif has_gpu:\n    d = 'cuda'\n"
+    "elif is_torch_npu_available():\n    d = 'npu'\n",
+    "attributes": "import torch\nclass A:\n    def __init__(self):\n        self.use_cuda = torch.cuda.is_available()\n"
+    "        self.use_npu = hasattr(torch, 'npu')\n    def go(self, x):\n        if self.use_cuda:\n"
+    "            return x.cuda()\n        if self.use_npu:\n            return x.npu()\n",
+    "functions": "import torch\ndef is_cuda_available():\n    return torch.cuda.is_available()\n"
+    "def is_npu_available():\n    return hasattr(torch, 'npu')\n",
+    "an answer of a function": "import torch\ndef has_gpu():\n    return torch.cuda.is_available()\n"
+    "def find():\n    if has_gpu():\n        return 'cuda'\n    elif is_npu_available():\n        return 'npu'\n",
+    "CUDA first, then the NPU": "import torch\ndef find():\n    if torch.cuda.is_available():\n"
+    "        return torch.device('cuda')\n    if torch.npu.is_available():\n        return torch.device('npu')\n"
+    "    return torch.device('cpu')\n",
+    "the same question of both": "import torch\ndef find(d):\n    if d == 'cuda':\n        b = 'nccl'\n"
+    "    if d == 'npu':\n        b = 'hccl'\n    torch.distributed.init_process_group(b)\n",
+    "match": "import torch\nmatch torch.device(d).type:\n    case 'cuda':\n        t = torch.bfloat16\n"
+    "    case 'npu' | 'xpu':\n        t = torch.float16\n    case _:\n        t = torch.float32\n",
+    "pairs": "import torch\nfor device, backend in (('npu', 'hccl'), ('cuda', 'nccl')):\n    torch.ones(1, device=device)\n",
+    "words of a call": "import torch\nb = dict(cuda='nccl', npu='hccl')\ntorch.distributed.init_process_group(b[d])\n",
+    "values": "import torch\nd = {'nvidia': 'cuda', 'huawei': 'npu'}[maker]\ntorch.ones(1, device=d)\n",
+    "classes": "import torch\nclass CudaPlatform:\n    def sync(self):\n        torch.cuda.synchronize()\n"
+    "class NpuPlatform:\n    def sync(self):\n        torch.npu.synchronize()\n",
+    "the rest": "import torch\nd = 'cuda' if torch.cuda.is_available() else 'npu'\nx.to(torch.device(d))\n",
+    "backends in a text": "import torch\ntorch.distributed.init_process_group('cpu:gloo,cuda:nccl,npu:hccl')\n",
+    "an import that fails": "import torch\ntry:\n    import torch_npu\n    d = torch.device('npu')\n"
+    "except ImportError:\n    d = torch.device('cuda')\n",
+    "parameters of a test": "import pytest, torch\n"
+    "@pytest.mark.parametrize('device', [pytest.param('cuda'), pytest.param('npu')])\n"
+    "def test_it(device):\n    torch.ones(1, device=device)\n",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_forms_of_a_branch_for_the_npu(name: str) -> None:
+    assert convert_source(CASES[name].encode(), "a.py").output.decode() == CASES[name]
+
+
+OTHERS = {
+    "a chosen device": (
+        "import torch\ndevice = 'cuda'\nif device == 'cuda':\n    b = 'nccl'\nelif device == 'npu':\n    b = 'hccl'\n"
+        "torch.ones(1, device=device)\n",
+        "device = 'npu'",
+    ),
+    "another question": (
+        "import torch\nif torch.cuda.is_available():\n    torch.cuda.init()\nif npu_count > 1:\n    pass\n",
+        "torch.npu.init()",
+    ),
+    "a flag that no branch asks": (
+        "import torch\nuse_cuda = torch.cuda.is_available()\nd = torch.device('cuda' if use_cuda else 'cpu')\nnpus = 0\n",
+        "use_cuda = torch.npu.is_available()",
+    ),
+    "words that hold these letters": ("import torch\ninput_npus = 1\ncompute_cuda = x.cuda()\n", "x.npu()"),
+    "not the NPU": ("import torch\nif d != 'npu':\n    pass\nelse:\n    pass\nx.cuda()\n", "x.npu()"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_code_without_such_a_branch_is_converted(name: str) -> None:
+    text, word = OTHERS[name]
+    assert word in convert_source(text.encode(), "a.py").output.decode()
+
+
+def convert(folder: Path, files: dict[str, str], **options: bool) -> dict[str, str]:
+    """The files that change, converted as one project."""
+    for file, text in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text)
+    found = convert_files([(folder / file, file) for file in files], Style.NPU, Extras(**options))
+    return {one.name: one.output.decode() for one in found if one.changed}
+
+
+PROJECT = {
+    "acc/__init__.py": "from .cuda_acc import CudaAcc\nfrom .npu_acc import NpuAcc\n",
+    "acc/cuda_acc.py": "import torch\nname = 'cuda'\ndef sync():\n    torch.cuda.synchronize()\n",
+    "acc/npu_acc.py": "import torch\nname = 'npu'\ndef sync():\n    torch.npu.synchronize()\n",
+    "ops/cuda/build.py": "import torch\ndef find():\n    return torch.cuda.is_available()\n",
+    "ops/npu/build.py": "def find():\n    return True\n",
+    "a.py": "import torch\nclass CudaRunner:\n    def go(self):\n        torch.cuda.synchronize()\n",
+    "b.py": "class NpuRunner:\n    pass\n",
+    "flags.py": "import torch\nhas_gpu = torch.cuda.is_available()\ndef gpu_there():\n    return torch.cuda.is_available()\n",
+    "c.py": "from flags import has_gpu\nd = 'cuda' if has_gpu else 'npu' if has_npu() else 'cpu'\n",
+    "d.py": "import flags\ndef find():\n    if flags.gpu_there():\n        return 'cuda'\n    elif has_npu():\n        return 'npu'\n",
+}
+
+
+def test_files_classes_and_flags_of_a_project_that_knows_the_npu_stay(tmp_path: Path) -> None:
+    assert convert(tmp_path, PROJECT) == {}
+
+
+def test_they_are_converted_if_the_user_says_so(tmp_path: Path) -> None:
+    changed = convert(tmp_path, PROJECT, ignore_npu_path=True)
+    assert {"acc/cuda_acc.py", "ops/cuda/build.py", "a.py", "flags.py"} <= changed.keys()
+
+
+def test_the_same_files_without_a_sibling_are_converted(tmp_path: Path) -> None:
+    alone = {"acc/cuda_acc.py", "ops/cuda/build.py", "a.py", "flags.py"}
+    assert convert(tmp_path, {file: PROJECT[file] for file in alone}).keys() == alone
+
+
+@pytest.mark.parametrize("command", ["analyze", "check", "convert"])
+def test_the_first_line_says_that_a_project_knows_the_npu(tmp_path, capsys, command) -> None:
+    convert(tmp_path, {**PROJECT, "plain.py": "import torch\nx = torch.ones(1).cuda()\n"})
+    options = ["-o", str(tmp_path / "out")] if command == "convert" else []
+    main([command, str(tmp_path), *options])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("This project has an NPU path of its own (beside a.py:4 and 5 more files)")
+    (tmp_path / "new").mkdir()
+    convert(tmp_path / "new", {"plain.py": "import torch\nx = torch.ones(1).cuda()\n"})
+    main([command, str(tmp_path / "new"), *(["-o", str(tmp_path / "other")] if options else [])])
+    assert "NPU path" not in capsys.readouterr().out

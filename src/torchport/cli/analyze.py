@@ -26,6 +26,7 @@ from torchport.findings import write_atomically
 from torchport.report import render_findings, render_operators, render_verdict
 from torchport.report.html import render_page
 from torchport.report.sarif import render_sarif
+from torchport.report.verdict import describe_npu_path
 from torchport.rules.catalogue import build_catalogue
 
 PASSES_ARGUMENTS = True
@@ -68,7 +69,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         print(result.text(), end="")
     elif not arguments.quiet:
         operators = render_operators(result.data["operators"]) if arguments.run else ""
-        print(render_findings(said) + operators + render_verdict(result), end="")
+        print(
+            describe_npu_path(result.data["summary"]) + render_findings(said) + operators + render_verdict(result),
+            end="",
+        )
     return exit_code(result)
 
 

@@ -22,6 +22,7 @@ from torchport.analyze import analyze_tree
 from torchport.findings import Finding, Result, Severity, write_atomically
 from torchport.report import render_findings
 from torchport.report.sarif import render_sarif
+from torchport.report.verdict import describe_npu_path
 from torchport.report.wording import format_count
 from torchport.rules.catalogue import build_catalogue
 
@@ -43,8 +44,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(Result("check", tuple(findings), {"root": str(arguments.path)}, result.inputs).text(), end="")
     elif not arguments.quiet:
+        known = describe_npu_path(result.data["summary"])
         print(
-            render_findings(findings)
+            known
+            + render_findings(findings)
             + (format_count(len(findings), "finding") if findings else "nothing in the way of an NPU")
         )
     return 1 if findings else 0

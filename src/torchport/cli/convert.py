@@ -39,6 +39,7 @@ from torchport.findings import Finding, Result, write_atomically
 from torchport.report import render_findings
 from torchport.report.html import render_page
 from torchport.report.tables import render_csv_tables
+from torchport.report.verdict import describe_npu_path
 from torchport.results.conversion import Summary
 from torchport.rules import Style
 from torchport.rules.custom import CustomRules
@@ -75,6 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--assume-modules",
         action="store_true",
         help="take what libraries make of which nothing is known for torch modules: their .cuda() becomes .npu()",
+    )
+    parser.add_argument(
+        "--ignore-npu-path",
+        action="store_true",
+        help="convert code as well that stands beside a branch, class or file for the NPU",
     )
     several = parser.add_argument_group("from one device to several")
     several.add_argument("--distributed", action="store_true", help="one process per device, with torchrun")
@@ -148,15 +154,15 @@ def _events(path: Path) -> list[audit.Event]:
         raise TorchportError(f"the audit cannot be read: {error}", hint="`torchport run --audit` makes one.") from error
 
 
-def _extras(arguments: argparse.Namespace) -> Extras | None:
-    """What is to be done before the conversion; None for nothing."""
+def _extras(arguments: argparse.Namespace) -> Extras:
+    """What is to be done before the conversion."""
+    chosen = Extras(assume_modules=arguments.assume_modules, ignore_npu_path=arguments.ignore_npu_path)
     support = arguments.layout == "msft"  # its tables list what torch_npu does not compute
     if not arguments.distributed:
         if arguments.main or arguments.model:
             raise TorchportError("--main and --model belong to --distributed", hint="Add --distributed.")
         custom = CustomRules.from_file(arguments.rule) if arguments.rule else None
-        assume = arguments.assume_modules
-        return Extras(custom=custom, support=support, assume_modules=assume) if custom or support or assume else None
+        return dataclasses.replace(chosen, custom=custom, support=support)
     if arguments.write:
         raise TorchportError(
             "--distributed adds a launcher to the project, so it is not done in place", hint="Use -o FOLDER."
@@ -165,7 +171,8 @@ def _extras(arguments: argparse.Namespace) -> Extras | None:
         raise TorchportError("--distributed needs to know the script that is started", hint="Add --main FILE.")
     custom = CustomRules.from_file(arguments.rule) if arguments.rule else None
     main = main_file(arguments.path, arguments.main or arguments.path)
-    return Extras(main, arguments.model or "model", custom, support, assume_modules=arguments.assume_modules)
+    model = arguments.model or "model"
+    return dataclasses.replace(chosen, main=main, model=model, custom=custom, support=support)
 
 
 def _write_copy(arguments: argparse.Namespace, style: Style, extras: Extras | None) -> Result:
@@ -213,7 +220,8 @@ def _text(result: Result, arguments: argparse.Namespace) -> str:
     changed = result.data["changed"]
     where = f" in {arguments.output}" if arguments.output else " (nothing written)" if arguments.diff else ""
     return (
-        render_findings(_said(result, arguments))
+        describe_npu_path(summary)
+        + render_findings(_said(result, arguments))
         + f"{len(changed)} of {format_count(summary.files, 'file')} changed{where}: "
         + f"{format_count(summary.automatic, 'safe change')}, {summary.review} to review, "
         + f"{format_count(summary.decisions, 'decision')} left, {format_count(summary.blockers, 'blocker')}\n"

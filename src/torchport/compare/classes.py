@@ -192,9 +192,7 @@ def _numbers_by_name(calls: Sequence[Call]) -> dict[str, set[float]]:
     found: dict[str, set[float]] = {}
     for call in calls:
         name = strip_namespace(call).removeprefix("_foreach_").removesuffix("_")
-        found.setdefault(name, set()).update(
-            value for value in _fractions(call.arguments) if abs(value) not in (0, 1)
-        )
+        found.setdefault(name, set()).update(value for value in _fractions(call.arguments) if abs(value) not in (0, 1))
     return found
 
 

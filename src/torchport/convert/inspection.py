@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.rules import Rule, Style, list_rules
 from torchport.rules.files import TextFile, file_rules
-from torchport.rules.npu_branches import cuda_branches, is_in_ranges
+from torchport.rules.kernel_guards import find_kernel_guards
+from torchport.rules.npu_branches import find_npu_ranges, is_in_ranges
 from torchport.rules.torch_npu_import import may_be_started
 from torchport.rules.unexplained import RULE as _UNEXPLAINED_RULE
 from torchport.source.definitions import Definitions
@@ -23,6 +24,8 @@ from torchport.source.notebook import Notebook
 from torchport.source.text import UTF_16, SourceError, SourceText
 
 UNEXPLAINED = _UNEXPLAINED_RULE.code
+KEPT_FOR_NPU = "this stays as it is: the NPU has a branch of its own beside it"
+KEPT_FOR_FALLBACK = "this stays as it is: it opens a CUDA kernel, which stays off on the NPU, and the other code runs"
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
@@ -147,7 +150,7 @@ def inspect_with(
 def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Finding]:
     found: list[Finding] = []
     ignored: list[Finding] = []
-    beside = cuda_branches(module)
+    kept = [(KEPT_FOR_NPU, find_npu_ranges(module)), (KEPT_FOR_FALLBACK, find_kernel_guards(module))]
     for rule in list_rules():
         if rule.after is not None and not _has_written(found, rule.after) and not rule.alone(module):
             continue
@@ -157,7 +160,7 @@ def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Findi
             elif _is_ignored(module, finding, ignore):
                 ignored.append(finding)
             else:
-                found.append(_unless_beside_npu(module, finding, beside))
+                found.append(_keep_as_it_is(module, finding, kept))
     return list(_without_overlaps(_spoken_once(found, ignored)))
 
 
@@ -182,16 +185,26 @@ def _spoken_once(found: list[Finding], ignored: list[Finding]) -> Iterator[Findi
         yield one
 
 
-def _unless_beside_npu(module: Module, finding: Finding, beside: list[tuple[int, int]]) -> Finding:
-    """The finding, as a note only where its code stands beside a branch for the NPU."""
+def _keep_as_it_is(module: Module, finding: Finding, kept: list[tuple[str, list[tuple[int, int]]]]) -> Finding:
+    """The finding, as a note only where its code stands in a range that has to stay, for the reason that is given."""
     where = finding.location
-    if not beside or where is None or finding.code == "TP903":
+    if where is None or finding.code == "TP903" or not any(ranges for _, ranges in kept):
         return finding
     column = len(module.text.lines[where.line - 1][: where.column - 1].encode())
-    if not is_in_ranges(beside, module.text.position_to_offset(where.line, column)):
-        return finding
-    message = "this stays as it is: the NPU has a branch of its own beside it"
-    return dataclasses.replace(finding, severity=Severity.INFO, safety=Safety.REPORT, message=message, fix=())
+    start = module.text.position_to_offset(where.line, column)
+    for reason, ranges in kept:
+        if is_in_ranges(ranges, start):
+            evidence = {**finding.evidence, "kept": reason}
+            return dataclasses.replace(
+                finding,
+                severity=Severity.INFO,
+                safety=Safety.REPORT,
+                message=reason,
+                hint="",
+                fix=(),
+                evidence=evidence,
+            )
+    return finding
 
 
 def _inspect_notebook(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from torchport.convert.inspection import KEPT_FOR_NPU
 from torchport.findings import Finding, Safety, Severity
 from torchport.results.conversion import Summary
 from torchport.source.kinds import kind_of
@@ -52,7 +53,17 @@ def summarize_findings(findings: Iterable[Finding], file_count: int) -> Summary:
         blockers=len(left["blockers"]),
         effort_hours=tuple(round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)),
         rules=dict(sorted(Counter(finding.code for finding in found).items())),
+        npu_path=tuple(_list_kept_for_npu(found)),
     )
+
+
+def _list_kept_for_npu(findings: Iterable[Finding]) -> Iterator[str]:
+    files: set[str] = set()
+    for finding in findings:
+        where = finding.location
+        if where is not None and finding.evidence.get("kept") == KEPT_FOR_NPU and where.path not in files:
+            files.add(where.path)
+            yield f"{where.path}:{where.line}"
 
 
 # Notes for those who ask for everything: words that are no devices.

@@ -30,7 +30,8 @@ class Extras:
     the CPU or does not have as well.
     `ignore` are codes of findings that are neither reported nor acted on, in the conversion itself too. `asked_for` is
     a file that the user has named: that it cannot be parsed is said even where it does not name CUDA. `assume_modules`
-    takes what unknown libraries make for tensors and modules of torch where its method cuda is called.
+    takes what unknown libraries make for tensors and modules of torch where its method cuda is called;
+    `ignore_npu_path` converts code that stands beside a branch or a sibling for the NPU as well.
     """
 
     main: str = ""
@@ -40,6 +41,7 @@ class Extras:
     ignore: frozenset[str] = frozenset()
     asked_for: bool = False
     assume_modules: bool = False
+    ignore_npu_path: bool = False
 
     def iter_stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""

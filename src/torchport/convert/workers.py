@@ -40,6 +40,7 @@ from torchport.source.imports import Imports
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.links import Key
 from torchport.source.outside import Outside
+from torchport.source.siblings import find_paired_files
 
 SECONDS_PER_FILE = 20.0  # of CPU time; a machine that is busy elsewhere is no reason to give a file up
 _ROUNDS = 5  # files that know a value lead to others; more are never needed by people
@@ -120,7 +121,7 @@ def convert_files(
 
     A file may take `seconds` of CPU time, rounded up to whole ones.
     """
-    project = _project(files, assume_modules=extras is not None and extras.assume_modules)
+    project = _project(files, extras or Extras())
     pool = functools.partial(_spread, seconds=seconds, processes=processes)
     project = dataclasses.replace(project, values=_values(files, project, pool))
     yield from pool(files, _Convert(style, project, extras), _given_up)
@@ -225,14 +226,16 @@ def _spread(
             worker.stop()
 
 
-def _project(files: Sequence[tuple[Path, str]], *, assume_modules: bool) -> Definitions:
+def _project(files: Sequence[tuple[Path, str]], extras: Extras) -> Definitions:
     """What each file has to know of the others; of a file alone, where others may be found."""
     if not files:
         return Definitions()
     path, name = files[0]
     root = path.resolve().parents[name.count("/")]
     if len(files) == 1:
-        return Definitions(outside=Outside(root, {}), assume_modules=assume_modules)
+        return Definitions(
+            outside=Outside(root, {}), assume_modules=extras.assume_modules, ignores_npu=extras.ignore_npu_path
+        )
     found, imports = _definitions(files, root.name)
     return dataclasses.replace(
         found,
@@ -242,7 +245,9 @@ def _project(files: Sequence[tuple[Path, str]], *, assume_modules: bool) -> Defi
         importers=imports.find_importers(),
         defined=find_defined_names(_with_names(files)),
         outside=Outside(root, imports.map_top_folders()),
-        assume_modules=assume_modules,
+        paired_files=find_paired_files(name for _, name in files if kind_of(name) is Kind.PYTHON),
+        assume_modules=extras.assume_modules,
+        ignores_npu=extras.ignore_npu_path,
     )
 
 

@@ -73,17 +73,20 @@ class _Values:
                     return None
                 return first + second if isinstance(operator, ast.Add) else os.path.join(first, second)
             case ast.Attribute(value=inner, attr="parent"):
-                text = self.evaluate(inner, depth + 1)
-                return None if text is None else os.path.dirname(os.path.abspath(os.path.join(self._folder, text)))
+                return self._above(inner, 0, depth)
             case ast.Attribute() if ast.unparse(node) in ("os.pardir", "os.curdir"):
                 return ".." if node.attr == "pardir" else "."
             case ast.Subscript(value=ast.Attribute(value=inner, attr="parents"), slice=ast.Constant(value=int() as n)):
-                text = self.evaluate(inner, depth + 1)
-                above = [] if text is None else Path(os.path.abspath(os.path.join(self._folder, text))).parents
-                return str(above[n]) if 0 <= n < len(above) else None
+                return self._above(inner, n, depth)
             case ast.Call(func=function, args=arguments):
-                return self._call(function, [argument for argument in arguments], depth + 1)
+                return self._call(function, list(arguments), depth + 1)
         return None
+
+    def _above(self, node: ast.expr, number: int, depth: int) -> str | None:
+        """The folder that is `number` folders above the parent of a path."""
+        text = self.evaluate(node, depth + 1)
+        above = [] if text is None else list(Path(os.path.abspath(os.path.join(self._folder, text))).parents)
+        return str(above[number]) if 0 <= number < len(above) else None
 
     def _call(self, function: ast.expr, arguments: list[ast.expr], depth: int) -> str | None:
         """The path that a call of os, os.path or pathlib gives."""

@@ -42,6 +42,18 @@ def render_verdict(result: Result) -> str:
     return "\n".join(lines) + "\n"
 
 
+def describe_npu_path(summary: Summary) -> str:
+    """One line on the code for the NPU that a project has already; "" if there is none."""
+    if not summary.npu_path:
+        return ""
+    first, more = summary.npu_path[0], len(summary.npu_path) - 1
+    others = f" and {format_count(more, 'more file')}" if more else ""
+    return (
+        f"This project has an NPU path of its own (beside {first}{others}), which stays as it is: "
+        "run it unconverted first; `torchport convert --ignore-npu-path` overrides\n"
+    )
+
+
 def judge_result(result: Result[Any]) -> tuple[str, str, str]:
     """ "good", "open" or "bad", one sentence that answers the question, and one that says on what grounds."""
     if result.command == "diagnose":
@@ -58,7 +70,7 @@ def format_effort(summary: Summary) -> str:
 
 
 def _static(summary: Summary) -> tuple[str, str, str]:
-    blockers, decisions = summary.blockers, summary.decisions
+    blockers, decisions, known = summary.blockers, summary.decisions, describe_npu_path(summary).rstrip()
     left = (
         f"{format_count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."
         if decisions
@@ -68,11 +80,11 @@ def _static(summary: Summary) -> tuple[str, str, str]:
         return (
             "bad",
             f"{format_count(blockers, 'place')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
-            left,
+            " ".join(filter(None, (left, known))),
         )
     if decisions:
-        return "open", f"Nothing blocks the port; {format_count(decisions, 'decision')} left to you", ""
-    return "good", "Nothing blocks the port, and nothing needs a decision", ""
+        return "open", f"Nothing blocks the port; {format_count(decisions, 'decision')} left to you", known
+    return "good", "Nothing blocks the port, and nothing needs a decision", known
 
 
 def _run(data: Port | Comparison) -> tuple[str, str, str]:

@@ -12,7 +12,8 @@ class Summary:
     """Counts of findings, and an estimate of the work that is left.
 
     `automatic` and `review` count changes, `decisions` and `blockers` places without one. `effort_hours` are hours of a
-    person, from and to. `rules` counts the findings of each code.
+    person, from and to. `rules` counts the findings of each code. `npu_path` has the first place in each file, as
+    file:line, that stays because the NPU has a branch, class or file of its own beside it.
     """
 
     files: int = 0
@@ -22,6 +23,7 @@ class Summary:
     blockers: int = 0
     effort_hours: tuple[float, ...] = (0.0, 0.0)
     rules: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    npu_path: tuple[str, ...] = ()
 
     @property
     def changes(self) -> int:
@@ -43,4 +45,5 @@ class Summary:
             self.blockers + other.blockers,
             tuple(sum(hours) for hours in zip(self.effort_hours, other.effort_hours, strict=True)),
             dict(sorted((Counter(self.rules) + Counter(other.rules)).items())),
+            tuple(dict.fromkeys((*self.npu_path, *other.npu_path))),
         )

@@ -1,80 +1,103 @@
 """Code that a project runs on other devices because it has a branch of its own for the NPU.
 
 `"npu" if is_npu_available() else "cuda"` and `{"cuda": "nccl", "npu": "hccl"}` are right as they are: converting the
-CUDA half would only make it say the same twice, or replace what is meant for the NPU.
+CUDA half would only make it say the same twice, or replace the part that is meant for the NPU. So are the flags that
+decide between the two, and functions, classes and files that have a sibling for the NPU.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from torchport.rules import npu_flags
 from torchport.source.module import Module
 
-_NPU = re.compile(r"(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b)", re.IGNORECASE)
+# A word that begins with npu, also in the middle of a name in mixed case: "input" has none.
+_NPU = re.compile(r"(?i:(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z])(?:NPU|Npu)(?![a-z])")
 _NPU_BYTES = re.compile(rb"npu|hccl|ascend", re.IGNORECASE)
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
+_DEVICE = re.compile(r"cuda|gpu|npu|nccl|hccl|ascend", re.IGNORECASE)
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_BLOCKS = ("body", "orelse", "finalbody")
+
+_Nodes = Sequence[ast.AST]
 
 
-def cuda_branches(module: Module) -> list[tuple[int, int]]:
-    """Byte ranges of the code that stands beside a branch or an entry for the NPU and is not that branch."""
-    if not _NPU_BYTES.search(module.text.data):
+def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
+    """Byte ranges of the code that stands beside a branch, an entry or a sibling for the NPU and is not that one."""
+    if module.project.ignores_npu:
         return []
-    return [(module.text.span(nodes[0])[0], module.text.span(nodes[-1])[1]) for nodes in _beside(module) if nodes]
+    if module.text.path in module.project.paired_files:
+        return [(0, len(module.text.data))]
+    found: list[_Nodes] = []
+    if _names_npu(module):
+        chains = list(_chains(module))
+        tests = [test for parts in chains for test, _ in parts if isinstance(test, ast.expr)]
+        values = [*npu_flags.list_siblings_of_npu(module), *npu_flags.list_deciding_values(module, tests)]
+        found += (nodes for nodes in values if _is_cuda_only(module, nodes))
+        found += (nodes for parts in chains for nodes in _others(module, parts))
+        found += _beside(module)
+    elif module.project.paired:
+        found += npu_flags.list_siblings_of_npu(module)
+    found += _asked_by_importers(module)
+    return [(_span(module, nodes[0])[0], _span(module, nodes[-1])[1]) for nodes in found if nodes]
 
 
-def _beside(module: Module) -> Iterator[list[ast.expr] | list[ast.stmt]]:
+def _names_npu(module: Module) -> bool:
+    return _NPU_BYTES.search(module.text.data) is not None
+
+
+def _asked_by_importers(module: Module) -> Iterator[_Nodes]:
+    """The flags of this file by which another file that imports it chooses between CUDA and the NPU."""
+    outside, path = module.project.outside, module.text.path
+    if outside is None:
+        return
+    for name in sorted(module.project.importers.get(path, ())):
+        importer = outside.load_module(name, module)
+        if importer is None or not _names_npu(importer):
+            continue
+        tests = [test for parts in _chains(importer) for test, _ in parts if isinstance(test, ast.expr)]
+        for flag in npu_flags.name_flags(importer, tests):
+            found = outside.locate_in_project(name, flag)
+            if found is not None and found[0] == path and len(found[1]) == 1:
+                yield from (nodes for nodes in npu_flags.find_flag(module, found[1][0]) if _is_cuda_only(module, nodes))
+
+
+_Part = tuple[ast.expr | ast.pattern | None, _Nodes]
+
+
+def _chains(module: Module) -> Iterator[list[_Part]]:
+    """Conditions of which one is for the NPU, with the nodes that each guards; the last may have no condition."""
+    found: list[list[_Part]] = []
     for statement in module.iter_nodes(ast.If):
         above = module.get_parent(statement)
         if not (isinstance(above, ast.If) and above.orelse == [statement]):  # elif: a part of its chain
-            yield from _others(module, _chain(statement))
-        yield _after(module, statement)
+            found.append(_chain(statement))
     for choice in module.iter_nodes(ast.IfExp):
         above = module.get_parent(choice)
         if not (isinstance(above, ast.IfExp) and above.orelse is choice):
-            yield from _others(module, _chain(choice))
-    for operator in module.iter_nodes(ast.BoolOp):
-        if isinstance(operator.op, ast.Or) and any(_says_npu(module, value) for value in operator.values):
-            yield from ([value] for value in operator.values if _is_cuda_only(module, value))
-    for dictionary in module.iter_nodes(ast.Dict):
-        if any(_is_npu(key) for key in dictionary.keys):
-            for key, value in zip(dictionary.keys, dictionary.values, strict=True):
-                if key is not None and _is_cuda_only(module, key):
-                    yield [key, value]
-    collections: list[ast.List | ast.Tuple | ast.Set] = [
-        *module.iter_nodes(ast.List),
-        *module.iter_nodes(ast.Tuple),
-        *module.iter_nodes(ast.Set),
-    ]
-    for collection in collections:
-        if any(_is_npu(element) for element in collection.elts):
-            yield from ([element] for element in collection.elts if _is_cuda_only(module, element))
-    for class_ in module.iter_nodes(ast.ClassDef):
-        values = [one.value for one in class_.body if isinstance(one, ast.Assign)]
-        if any(_is_npu(value) for value in values):
-            yield from ([value] for value in values if _is_cuda_only(module, value))
+            found.append(_chain(choice))
+    found += ([(case.pattern, case.body) for case in match.cases] for match in module.iter_nodes(ast.Match))
+    found += _sequences(module)
+    for parts in found:
+        if any(test is not None and _says_npu(module, test) for test, _ in parts) or _ends_with_npu(parts):
+            yield parts
 
 
-def _after(module: Module, statement: ast.If) -> list[ast.stmt]:
-    """What follows `if is_npu_available(): return ...` in its block: it is for the other devices."""
-    leaves = isinstance(statement.body[-1], ast.Return) and not statement.orelse
-    negated = isinstance(statement.test, ast.UnaryOp) and isinstance(statement.test.op, ast.Not)
-    if not leaves or negated or not _says_npu(module, statement.test):
-        return []
-    above = module.get_parent(statement)
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(above, name, None)
-        if isinstance(block, list) and statement in block:
-            return block[block.index(statement) + 1 :]
-    return []
-
-
-_Part = tuple[ast.expr | None, list[ast.stmt] | list[ast.expr]]
+def _ends_with_npu(parts: list[_Part]) -> bool:
+    """Whether the last alternative is the NPU: `else: device = "npu"`."""
+    match parts[-1]:
+        case (None, [ast.Assign(value=value) | ast.Return(value=ast.expr() as value)]):
+            return _is_npu(value)
+        case (None, [ast.expr() as value]):
+            return _is_npu(value)
+    return False
 
 
 def _chain(node: ast.If | ast.IfExp) -> list[_Part]:
-    """The tests of an if-elif-else with what they guard; the last has no test."""
+    """The tests of an if-elif-else with the nodes that they guard; the last has no test."""
     parts: list[_Part] = []
     one: ast.AST | None = node
     rest: list[ast.stmt] | list[ast.expr] = []
@@ -85,14 +108,44 @@ def _chain(node: ast.If | ast.IfExp) -> list[_Part]:
     return [*parts, (None, rest)]
 
 
-def _others(module: Module, parts: list[_Part]) -> Iterator[list[ast.expr] | list[ast.stmt]]:
-    if not any(test is not None and _says_npu(module, test) for test, _ in parts):
-        return
-    swapped = False  # `if not is_npu_available():` guards the other devices, and what follows is the NPU's
+def _sequences(module: Module) -> Iterator[list[_Part]]:
+    """`if cuda: return ...`, `if npu: return ...` in one block, and others that ask the same of CUDA and of the NPU."""
+    blocks = [
+        block
+        for node in (module.tree, *module.names.nodes)
+        for name in _BLOCKS
+        if isinstance(block := getattr(node, name, None), list) and len(block) > 1
+    ]
+    for block in blocks:
+        choices = [one for one in block if isinstance(one, ast.If)]
+        for_npu = [one for one in choices if _says_npu(module, one.test) and not _is_negated(one.test)]
+        for one in for_npu:
+            asked = _subject(module, one.test)
+            leaves = isinstance(one.body[-1], _LEAVES) and not one.orelse
+            parts: list[_Part] = [(one.test, one.body)]
+            for other in choices:
+                if other in for_npu or _is_negated(other.test) or not _is_cuda_only(module, [other.test, *other.body]):
+                    continue
+                if _subject(module, other.test) == asked or (leaves and isinstance(other.body[-1], _LEAVES)):
+                    parts.append((other.test, other.body))
+            if isinstance(one.body[-1], ast.Return) and not one.orelse:
+                parts.append((None, block[block.index(one) + 1 :]))
+            if len(parts) > 1:
+                yield parts
+
+
+def _subject(module: Module, test: ast.expr) -> str:
+    """The question without the device that it asks for; the same of `x == "cuda"` and `x == "npu"`."""
+    return _DEVICE.sub("*", module.get_source(test))
+
+
+def _others(module: Module, parts: list[_Part]) -> Iterator[_Nodes]:
+    """The parts of a chain that are not for the NPU."""
+    swapped = False  # `if not is_npu_available():` guards the other devices, and the NPU's part follows
     for test, body in parts:
-        for_npu = swapped
+        for_npu = swapped or (test is None and _ends_with_npu(parts))
         if test is not None and _says_npu(module, test):
-            negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+            negated = _is_negated(test)
             for_npu, swapped = not negated, negated
         elif test is not None and not swapped:
             yield [test]
@@ -100,17 +153,74 @@ def _others(module: Module, parts: list[_Part]) -> Iterator[list[ast.expr] | lis
             yield body
 
 
-def _says_npu(module: Module, node: ast.expr) -> bool:
-    return _NPU.search(module.get_source(node)) is not None
+def _is_negated(test: ast.AST) -> bool:
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.NotEq | ast.NotIn)
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 
-def _is_cuda_only(module: Module, node: ast.expr) -> bool:
-    text = module.get_source(node)
+def _beside(module: Module) -> Iterator[_Nodes]:
+    """Entries of collections, arguments and alternatives that stand beside one for the NPU."""
+    for operator in module.iter_nodes(ast.BoolOp):
+        if isinstance(operator.op, ast.Or) and any(_says_npu(module, value) for value in operator.values):
+            yield from ([value] for value in operator.values if _is_cuda_only(module, [value]))
+    for dictionary in module.iter_nodes(ast.Dict):
+        if any(_is_npu(key) for key in dictionary.keys):
+            for key, value in zip(dictionary.keys, dictionary.values, strict=True):
+                if key is not None and _is_cuda_only(module, [key]):
+                    yield [key, value]
+        elif any(_is_npu(value) for value in dictionary.values):
+            yield from ([value] for value in dictionary.values if _is_cuda_only(module, [value]))
+    for call in module.iter_nodes(ast.Call):
+        if any(word.arg is not None and _NPU.match(word.arg) for word in call.keywords):
+            yield from ([word.value] for word in call.keywords if word.arg is not None and _CUDA.match(word.arg))
+    collections: list[ast.List | ast.Tuple | ast.Set] = [
+        *module.iter_nodes(ast.List),
+        *module.iter_nodes(ast.Tuple),
+        *module.iter_nodes(ast.Set),
+    ]
+    for collection in collections:
+        if any(_is_npu(element) for element in collection.elts):
+            yield from ([element] for element in collection.elts if _is_cuda_only(module, [element]))
+    for class_ in module.iter_nodes(ast.ClassDef):
+        values = [one.value for one in class_.body if isinstance(one, ast.Assign)]
+        if any(_is_npu(value) for value in values):
+            yield from ([value] for value in values if _is_cuda_only(module, [value]))
+    for guarded in module.iter_nodes(ast.Try):  # try: import torch_npu; except ImportError: for another device
+        imports = [one for one in guarded.body if isinstance(one, ast.Import | ast.ImportFrom)]
+        if any(_says_npu(module, one) for one in imports):
+            yield from (handler.body for handler in guarded.handlers)
+    for text in module.iter_nodes(ast.Constant):  # "cpu:gloo,cuda:nccl,npu:hccl"
+        if isinstance(text.value, str) and "," in text.value and _says_npu(module, text):
+            yield [text]
+
+
+def _says_npu(module: Module, node: ast.AST) -> bool:
+    return _NPU.search(module.text.decode_range(*_span(module, node))) is not None
+
+
+def _is_cuda_only(module: Module, nodes: _Nodes) -> bool:
+    text = module.text.decode_range(_span(module, nodes[0])[0], _span(module, nodes[-1])[1])
     return _CUDA.search(text) is not None and _NPU.search(text) is None
 
 
+def _span(module: Module, node: ast.AST) -> tuple[int, int]:
+    assert isinstance(node, ast.expr | ast.stmt | ast.pattern)
+    return module.text.span(node)
+
+
 def _is_npu(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in ("npu", "hccl")
+    """Whether an entry is the NPU's: its name, or a pair or a call that begins with it."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return _NPU.match(text) is not None
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return any(isinstance(part, ast.Constant) and _is_npu(part) for part in parts)
+        case ast.Call(args=arguments):
+            return any(isinstance(argument, ast.Constant) and _is_npu(argument) for argument in arguments)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return _NPU.match(name) is not None
+    return False
 
 
 def is_in_ranges(ranges: Iterable[tuple[int, int]], start: int) -> bool:

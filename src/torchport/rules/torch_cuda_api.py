@@ -9,7 +9,7 @@ from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.knowledge.api import Api, Status, find_api
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.call_arguments import argument_edits
-from torchport.rules.npu_branches import cuda_branches, is_in_ranges
+from torchport.rules.npu_branches import find_npu_ranges, is_in_ranges
 from torchport.source.module import Module
 
 _METHODS = ("torch.nn.Module.cuda", "torch.Tensor.cuda", "torch.Tensor.is_cuda")
@@ -142,7 +142,7 @@ def is_applicable(module: Module, row: Api) -> bool:
     if not row.only_with:
         return True
     found = [node for node in module.iter_nodes(ast.Attribute) if module.resolve_name(node) == row.only_with]
-    beside = cuda_branches(module) if found else []
+    beside = find_npu_ranges(module) if found else []
     return any(not is_in_ranges(beside, module.text.span(node)[0]) for node in found)
 
 

@@ -95,7 +95,7 @@ class SourceText:
         return start + len(prefix.encode(self.encoding))
 
     def span(
-        self, node: ast.expr | ast.stmt | ast.alias | ast.keyword | ast.arg | ast.ExceptHandler
+        self, node: ast.expr | ast.stmt | ast.alias | ast.keyword | ast.arg | ast.ExceptHandler | ast.pattern
     ) -> tuple[int, int]:
         """The byte range of a node."""
         if node.end_lineno is None or node.end_col_offset is None:
