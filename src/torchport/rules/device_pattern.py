@@ -41,7 +41,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             if name != _COMPILE
             else [*matched.get(call, ()), *matched.get(module.flow.find(call), ())]
         )
-        ours = any(_is_device(module, roles, one) for one in subject)
+        ours = any(is_device(module, roles, one) for one in subject)
         if not ours and subject and isinstance(subject[0], ast.Constant):
             continue
         yield RULE.make_finding(
@@ -86,7 +86,8 @@ def _edit(module: Module, node: ast.Constant, found: re.Match[str]) -> Edit | No
     return Edit(start, start + len(b"cuda"), b"npu")
 
 
-def _is_device(module: Module, roles: Roles, node: ast.expr) -> bool:
+def is_device(module: Module, roles: Roles, node: ast.expr) -> bool:
+    """Whether the text is a device: it reaches where one is expected, is made of one by `str()`, or is called so."""
     if roles.find_proof(node) is not Proof.NONE:
         return True
     while isinstance(node, ast.Call) and module.resolve_name(node.func) == "builtins.str" and node.args:

@@ -11,6 +11,7 @@ from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.device_pattern import is_pattern
+from torchport.rules.device_slice import is_cut_otherwise
 from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
 from torchport.rules.plain_words import PlainWords
 from torchport.rules.roles import DEVICES, Proof, Roles
@@ -27,7 +28,11 @@ Literal = ast.Constant | ast.JoinedStr | ast.BinOp
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every literal that has the form of a CUDA device; an edit where it is used as one."""
-    found = [(node, text) for node, text in _literals(module) if not is_accelerator(module, node)]
+    found = [
+        (node, text)
+        for node, text in _literals(module)
+        if not is_accelerator(module, node) and not is_cut_otherwise(module, node)
+    ]
     if not found:
         return
     roles, plain = Roles(module, load_role("device")), PlainWords(module)
@@ -141,7 +146,8 @@ def _is_part(module: Module, node: ast.Constant) -> bool:
     if isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute):
         return above.func.attr in _LOOKING
     if isinstance(above, ast.Compare):
-        return above.left is node and isinstance(above.ops[0], ast.In | ast.NotIn)
+        cut = isinstance(above.left, ast.Subscript) and isinstance(above.left.slice, ast.Slice)
+        return cut or (above.left is node and isinstance(above.ops[0], ast.In | ast.NotIn))
     return isinstance(above, ast.Attribute) and above.attr == "format"
 
 
@@ -228,6 +234,28 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
+        (
+            "import torch\nm = {f'cuda:{i}': 'cuda:0' for i in range(2)}\ntorch.load('x', map_location=m)\n",
+            "import torch\nm = {f'npu:{i}': 'npu:0' for i in range(2)}\ntorch.load('x', map_location=m)\n",
+        ),
+        (
+            "import torch\nname = 'cuda'\ngetattr(torch, name).synchronize()\n",
+            "import torch\nname = 'npu'\ngetattr(torch, name).synchronize()\n",
+        ),
+        (
+            "import torch\nfor d in [*('cpu',), *['cuda'] * 2]:\n    torch.ones(1, device=d)\n",
+            "import torch\nfor d in [*('cpu',), *['npu'] * 2]:\n    torch.ones(1, device=d)\n",
+        ),
+        (
+            "import torch\ntorch.ones(1).to(':'.join(['cuda', str(n)]))\n",
+            "import torch\ntorch.ones(1).to(':'.join(['npu', str(n)]))\n",
+        ),
+        (
+            "import pytest, torch\n@pytest.fixture(params=['cpu', pytest.param('cuda')])\ndef place(request):\n"
+            "    return request.param\ndef test_it(place):\n    torch.ones(1, device=place)\n",
+            "import pytest, torch\n@pytest.fixture(params=['cpu', pytest.param('npu')])\n"
+            "def place(request):\n    return request.param\ndef test_it(place):\n    torch.ones(1, device=place)\n",
+        ),
         ("import torch\nd = torch.device('cuda')\n", "import torch\nd = torch.device('npu')\n"),
         (
             'import torch\nd = torch.device("cuda:0" if ok else "cpu")\n',
@@ -299,6 +327,10 @@ RULE = Rule(
         ),
     ),
     reports=(
+        "name = 'cuda'\ngetattr(model, name)\n",
+        "print(':'.join(['cuda', 'x']))\n",
+        "import pytest\n@pytest.fixture(params=['cuda', 'triton'])\ndef kernel(request):\n    return request.param\n",
+        "for word in [*['cuda'] * 2]:\n    print(word)\n",
         "import torch\nprint('cuda')\n",
         "import torch\nprint('cuda' if fast else 'cpu')\n",
         "def f():\n    return 'cuda' if gpu.is_available() else 'cpu'\n",

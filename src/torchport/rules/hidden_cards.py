@@ -58,7 +58,9 @@ def _hiding(module: Module) -> Iterator[tuple[ast.stmt, ast.Constant]]:
             case ast.Subscript() as target:
                 statement = module.get_parent(target)
                 value = statement.value if isinstance(statement, ast.Assign) else None
-            case ast.Call(args=[first, second]) as call if first is constant:
+            case ast.Call(func=ast.Attribute(attr="setdefault" | "putenv"), args=[first, second]) as call if (
+                first is constant
+            ):
                 statement, value = module.get_parent(call), second
             case _:
                 continue
@@ -134,6 +136,7 @@ RULE = Rule(
     ignores=(
         "import os, torch\nos.environ['ASCEND_RT_VISIBLE_DEVICES'] = ''\n",
         "import torch\nprint('CUDA_VISIBLE_DEVICES=-1 trains on the CPU')\n",
+        "import torch\nmonkeypatch.setenv('ASCEND_RT_VISIBLE_DEVICES', '')\n",
         "import os, torch\nif os.environ['ASCEND_RT_VISIBLE_DEVICES'] == '': pass\n",
     ),
 )

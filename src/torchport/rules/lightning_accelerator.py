@@ -51,6 +51,68 @@ def is_accelerator_of_lightning(module: Module, node: ast.expr) -> bool:
     return isinstance(call, ast.Call) and _is_start(module, call)
 
 
+def find_lightning_devices(module: Module) -> list[tuple[int, int]]:
+    """Byte ranges of the comparisons of a device that lightning names: `fabric.device.type == "cuda"`. It stays cuda
+    after transfer_to_npu (torch_npu 2.13.0), which gives lightning the NPU under that name."""
+    if not any(_imports(one, PACKAGES) for kind in (ast.Import, ast.ImportFrom) for one in module.iter_nodes(kind)):
+        return []
+    nodes: list[ast.Compare | ast.Call] = [*module.iter_nodes(ast.Compare), *module.iter_nodes(ast.Call)]
+    return [module.text.span(node) for node in nodes if _compares_device(module, node)]
+
+
+def _compares_device(module: Module, node: ast.Compare | ast.Call) -> bool:
+    if isinstance(node, ast.Compare):
+        return any(_is_named_by_lightning(module, side) for side in (node.left, *node.comparators))
+    function = node.func
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == "startswith"
+        and _is_named_by_lightning(module, function.value)
+    )
+
+
+def _is_named_by_lightning(module: Module, node: ast.expr) -> bool:
+    """Whether the expression is the device of a Fabric, a Trainer or a LightningModule, its type or its text."""
+    while True:
+        match node:
+            case ast.Call(func=ast.Name(id="str"), args=[inner]):
+                node = inner
+            case ast.Attribute(value=inner, attr="type"):
+                node = inner
+            case ast.Attribute(attr="root_device"):
+                return True
+            case ast.Attribute(value=owner, attr="device"):
+                return _is_lightning(module, owner)
+            case ast.Name():
+                values = [one.value for one in module.names.find_bindings(node)]
+                if len(values) != 1 or not isinstance(values[0], ast.Attribute):
+                    return False
+                node = values[0]
+            case _:
+                return False
+
+
+def _is_lightning(module: Module, owner: ast.expr) -> bool:
+    """Whether the object is one of lightning's, by its making, its annotation or its name."""
+    if not isinstance(owner, ast.Name):
+        return isinstance(owner, ast.Attribute) and owner.attr in ("fabric", "trainer")
+    if owner.id == "self":
+        class_ = next((one for one in module.names.iter_ancestors(owner) if isinstance(one, ast.ClassDef)), None)
+        return class_ is not None and any(_is_of_lightning(module, parent) for parent in class_.bases)
+    for binding in module.names.find_bindings(owner):
+        if isinstance(binding.value, ast.Call) and _is_start(module, binding.value):
+            return True
+        if isinstance(binding.node, ast.arg):
+            said = binding.node.annotation
+            return (said is not None and _is_of_lightning(module, said)) or owner.id == "fabric"
+    return False
+
+
+def _is_of_lightning(module: Module, node: ast.expr) -> bool:
+    top = (module.resolve_name(node) or "").partition(".")[0]
+    return top in PACKAGES and not module.project.has_package(top)
+
+
 def _calls(module: Module) -> Iterator[ast.Call]:
     for call in module.iter_nodes(ast.Call):
         if _is_start(module, call):

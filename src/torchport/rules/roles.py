@@ -46,6 +46,10 @@ class Roles:
                 for part in (*dictionary.keys, *dictionary.values):
                     if part is not None:
                         self._raise(part, proof)
+        for made in module.iter_nodes(ast.DictComp):
+            if (proof := self.find_proof(made)) is not Proof.NONE:
+                self._raise(made.key, proof)
+                self._raise(made.value, proof)
 
     def _take_over(self) -> None:
         """What other files of the project know of values of this one."""
@@ -169,6 +173,8 @@ class Roles:
                 ours = True
                 if call.func.attr in self._own_methods:
                     proof = Proof.NAMED
+        if called == "builtins.getattr" and role.name == "device" and self._asks_torch(call):
+            yield call.args[1], Proof.PROVEN
         if called == "torch.device" or (role.name == "backend" and called == "torch.distributed.get_backend"):
             yield call, Proof.PROVEN
         for position in positions or ():
@@ -183,6 +189,15 @@ class Roles:
                 yield keyword.value, Proof.NAMED  # HParams(dist_backend="nccl")
             elif keyword.arg == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 yield from self._option(call)
+
+    def _asks_torch(self, call: ast.Call) -> bool:
+        """Whether this is `getattr(torch, name)`, the functions of a device by its name."""
+        module = self._module
+        return (
+            len(call.args) == 2
+            and module.resolve_name(call.func) == "builtins.getattr"
+            and module.resolve_name(call.args[0]) == "torch"
+        )
 
     def _option(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
         words = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]

@@ -81,10 +81,14 @@ class Flow(Equivalence):
         super().__init__()
         self._names = names
         self._classes = classes
+        self._fixtures: dict[str, Hashable] = {}  # what the fixtures of the file give
         self._uniform: set[Hashable] = set()  # containers whose elements all mean the same
         for node in names.nodes:
             if type(node) in _CONNECTED:
                 self._connect(node)
+        for node in names.nodes:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._connect_fixtures(node)
         unite_declared_values(self, names, classes)
         containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS)]
         for _ in range(_ROUNDS):
@@ -126,6 +130,11 @@ class Flow(Equivalence):
                 self.unite(node, *node.values)
             case ast.BinOp(op=ast.Add()) if _is_text(node.left) or _is_text(node.right):
                 self.unite(node, node.left)
+            case (
+                ast.BinOp(op=ast.Mult(), left=ast.List() as repeated)
+                | ast.BinOp(op=ast.Mult(), right=ast.List() as repeated)
+            ):
+                self.unite(node, repeated)
             case ast.BinOp(op=ast.Add(), left=ast.List()) | ast.BinOp(op=ast.Add(), right=ast.List()):
                 self.unite(node, node.left, node.right)
             case ast.BinOp(op=ast.Mod()) if _is_text(node.left):
@@ -226,12 +235,39 @@ class Flow(Equivalence):
             self.connect_annotation(self.make_variable_key(argument.arg, scope), argument.annotation)
         if isinstance(node, ast.Lambda):
             self.unite(("returns", node), node.body)
+        else:
+            self._connect_decorators(node, scope)
+
+    def _connect_decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+        """`@pytest.fixture(params=[...])` gives `request.param`, `@pytest.mark.parametrize("device", [...])` a
+        parameter; a fixture gives the parameters of its name."""
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            name = self._names.resolve_name(called)
+            if name == "pytest.fixture":
+                self._fixtures[node.name] = ("returns", node)
+                for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+                    if keyword.arg == "params" and isinstance(keyword.value, ast.List | ast.Tuple):
+                        self.unite(self.make_option_key("param"), *keyword.value.elts)
+            elif name == "pytest.mark.parametrize" and isinstance(decorator, ast.Call):
+                match decorator.args:
+                    case [ast.Constant(value=str() as word), ast.List() | ast.Tuple() as values, *_]:
+                        if word in scope.bindings:
+                            self.unite(self.make_variable_key(word, scope), *values.elts)
+                    case _:
+                        pass
+
+    def _connect_fixtures(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        scope = self._names.scopes[node]
+        for argument in [*node.args.posonlyargs, *node.args.args] if self._fixtures else ():
+            if argument.arg in self._fixtures:
+                self.unite(self.make_variable_key(argument.arg, scope), self._fixtures[argument.arg])
 
     # -- calls -------------------------------------------------------------------------------------------------
 
     def _connect_call(self, node: ast.Call) -> None:
         called = self._names.resolve_name(node.func)
-        if called in ("torch.device", "builtins.str", "os.path.expandvars") and node.args:
+        if called in ("torch.device", "builtins.str", "os.path.expandvars", "pytest.param") and node.args:
             self.unite(node, node.args[0])
         elif called == "builtins.getattr" and len(node.args) >= 2:
             self.unite(node, *node.args[2:])
@@ -255,6 +291,12 @@ class Flow(Equivalence):
         elif name == "format" and isinstance(receiver, ast.Constant):
             first = node.args[:1] if str(receiver.value).startswith("{") else []
             self.unite(node, receiver, *first)
+        elif name == "join" and isinstance(receiver, ast.Constant) and receiver.value == ":":
+            match node.args:
+                case [ast.List(elts=[word, *_]) | ast.Tuple(elts=[word, *_])]:  # ":".join(["cuda", str(index)])
+                    self.unite(node, word)
+                case _:
+                    pass
         elif name in _DEFAULTED and len(node.args) == 2:
             self.unite(node, node.args[1])
         elif name == "add_argument":
@@ -333,6 +375,8 @@ class Flow(Equivalence):
                     self.unite(("values", container), *node.elts)
                 for index, item in enumerate(node.elts):
                     self.unite(("item", container, index), item)
+                    if isinstance(item, ast.Starred):
+                        self.unite(("elements", container), ("elements", self.find(item.value)))
             case ast.For() | ast.AsyncFor() | ast.comprehension():
                 self._connect_loop(node.target, node.iter)
             case ast.Yield() if node.value is not None:
