@@ -21,7 +21,7 @@ MENTION = re.compile(r"cuda|nccl|nvidia|nvcc|cudnn|(?<![a-z])gpus?(?![a-z])", re
 _TORCH = re.compile(r'(?m)^\s*"?(?:import|from) torch\b')
 _OF_NPU = re.compile("npu|hccl")  # needs torch_npu; a dispatch key or a variable of Ascend's does not
 # What a conversion may add to a project that it changes; in a notebook it stands before another line of a cell.
-_ADDED = re.compile(r"torch_npu|TORCH_NPU_\w+|^import os$|^\W*$")
+_ADDED = re.compile(r"torch_npu|TORCH_NPU_\w+|^import (?:os|torch)$|default_device_backend_map|^\W*$")
 _IN_CELL = "import torch_npu\\n"
 _CUDA_WORDS = {
     "torch_npu.npu": "torch.cuda",

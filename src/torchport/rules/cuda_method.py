@@ -68,20 +68,32 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if any(edit.replacement == b"npu" for edit in finding.fix):
             changed.append(method.value)
         yield finding
-    yield from _asked(module, changed)
+    yield from _asked(module, changed, receivers)
 
 
-def _asked(module: Module, changed: list[ast.expr]) -> Iterator[Finding]:
-    """The findings on `hasattr(x, "cuda")` and `getattr(x, "cuda")`, where `x.cuda()` is rewritten."""
+def _asked(module: Module, changed: list[ast.expr], receivers: Receivers) -> Iterator[Finding]:
+    """The findings on `hasattr(x, "cuda")` and `getattr(x, "cuda")`, where `x.cuda()` is rewritten or x is torch's, and
+    on `operator.methodcaller("cuda")`, where nothing else has such a method."""
     values: set[Hashable] | None = None
     for call in module.iter_nodes(ast.Call):
-        if module.resolve_name(call.func) not in _ASK or len(call.args) < 2:
+        called = module.resolve_name(call.func)
+        if called == "operator.methodcaller" and not receivers.defined_here and not receivers.defined_elsewhere:
+            match call.args:
+                case [ast.Constant(value="cuda") as named]:
+                    edits = [module.string_edit(named, "cuda", "npu")]
+                    yield RULE.make_finding(module, call, "the method that is called is npu on the NPU", edits)
+                case _:
+                    pass
+        if called not in _ASK or len(call.args) < 2:
             continue
         who, word = call.args[:2]
         if not isinstance(word, ast.Constant) or word.value != "cuda":
             continue
         values = {module.flow.find(node) for node in changed} if values is None else values
-        if module.flow.find(who) in values:
+        above = module.get_parent(call)
+        called_at_once = called == "builtins.getattr" and isinstance(above, ast.Call) and above.func is call
+        ours = called_at_once and receivers.resolve_owner(who) is Owner.TORCH
+        if ours or module.flow.find(who) in values:
             edits = [module.string_edit(word, "cuda", "npu")]
             yield RULE.make_finding(module, call, "the method that is asked for is called npu on the NPU", edits)
 

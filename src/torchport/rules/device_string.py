@@ -211,7 +211,8 @@ def _is_name_of_attribute(module: Module, node: ast.expr) -> bool:
     above = module.get_parent(node)
     if not isinstance(above, ast.Call | ast.Subscript):
         return False
-    if isinstance(above, ast.Call) and module.resolve_name(above.func) == "builtins.hasattr":
+    called = module.resolve_name(above.func) if isinstance(above, ast.Call) else ""
+    if called in ("builtins.hasattr", "builtins.getattr", "operator.methodcaller"):
         return True
     return (module.resolve_name(above) or "").startswith("torch.")
 

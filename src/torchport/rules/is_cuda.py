@@ -17,6 +17,7 @@ _SCRIPTED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every read of `is_cuda` that is torch's or may be."""
     receivers = Receivers(module, "is_cuda")
+    yield from _asked_by_name(module, receivers, style)
     for node in module.iter_nodes(ast.Attribute):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.resolve_name(node) is not None:
             continue
@@ -57,6 +58,19 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             )
 
 
+def _asked_by_name(module: Module, receivers: Receivers, style: Style) -> Iterator[Finding]:
+    """`getattr(x, "is_cuda", False)`, which is False for every tensor on the NPU."""
+    for call in module.iter_nodes(ast.Call):
+        match call.args:
+            case [who, ast.Constant(value="is_cuda") as word, *_]:
+                asked = module.resolve_name(call.func) in ("builtins.getattr", "builtins.hasattr")
+                if asked and style is Style.NPU and receivers.resolve_owner(who) is Owner.TORCH:
+                    edits = [module.string_edit(word, "is_cuda", "is_npu")]
+                    yield RULE.make_finding(module, call, "is_cuda is is_npu on the NPU", edits)
+            case _:
+                pass
+
+
 def _is_answer(node: ast.expr) -> bool:
     """Whether this is a truth value: what `.is_cuda` gives, before or after its conversion."""
     return isinstance(node, ast.Compare) or (isinstance(node, ast.Attribute) and node.attr == "is_cuda")
@@ -90,6 +104,10 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
+        (
+            "import torch\nok = getattr(torch.ones(1), 'is_cuda', False)\n",
+            "import torch\nok = getattr(torch.ones(1), 'is_npu', False)\n",
+        ),
         ("import torch\nassert x.is_cuda\n", "import torch\nassert x.is_npu\n"),
         ("def f(x):\n    return not x.is_cuda\n", "def f(x):\n    return not x.is_npu\n"),
         (

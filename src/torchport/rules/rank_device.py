@@ -38,7 +38,10 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 
 
 def _uses_devices(call: ast.Call) -> bool:
-    """Whether the backend is NCCL or HCCL, or may be: gloo, MPI and the like have no device of a rank."""
+    """Whether the backend is NCCL or HCCL, or may be, for more than one rank: gloo, MPI and the like have no device of
+    a rank."""
+    if any(keyword.arg == "world_size" and getattr(keyword.value, "value", 0) == 1 for keyword in call.keywords):
+        return False
     given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "backend")]
     named = given[0].value if given and isinstance(given[0], ast.Constant) else None
     return not isinstance(named, str) or re.search("nccl|hccl", named, re.IGNORECASE) is not None
@@ -113,6 +116,7 @@ RULE = Rule(
         "from torch.distributed import init_process_group\ninit_process_group(backend='hccl')\nnet.to('npu')\n",
     ),
     ignores=(
+        _IMPORTS + "dist.init_process_group('hccl', rank=0, world_size=1)\nx = torch.ones(1).npu()\n",
         f"{_IMPORTS}dist.init_process_group('gloo')\nnet.npu()\n",
         f"{_IMPORTS}dist.init_process_group('hccl')\n",
         f"{_IMPORTS}torch.npu.set_device(rank)\ndist.init_process_group('hccl')\nnet.npu()\n",

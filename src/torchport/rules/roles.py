@@ -140,6 +140,8 @@ class Roles:
             *module.iter_nodes(ast.AsyncFunctionDef),
         ]
         for function in functions:
+            if self._tells(function.name) and any(_last_name(one) == "fixture" for one in function.decorator_list):
+                yield ("returns", function), Proof.NAMED  # of tests in other files
             arguments = [*function.args.posonlyargs, *function.args.args]
             for argument, default in zip(reversed(arguments), reversed(function.args.defaults), strict=False):
                 if self._tells(argument.arg):

@@ -27,6 +27,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if name is not None and (finding := _judge(module, attribute, name, style)) is not None:
             yield finding
     for call in module.iter_nodes(ast.Call):
+        yield from _picked(module, call, style)
         if isinstance(call.func, ast.Name) and style is Style.NPU:
             yield from _imported(module, call, call.func)
         asked = module.resolve_name(call.func) == "builtins.hasattr" and len(call.args) == 2
@@ -223,6 +224,20 @@ def _indirect(
     if new == word.value:  # getattr(torch.cuda, "Stream"): the name before it is converted where it stands
         return
     yield RULE.make_finding(module, node, f"{name} is {target} on the NPU", [module.string_edit(word, word.value, new)])
+
+
+def _picked(module: Module, call: ast.Call, style: Style) -> Iterator[Finding]:
+    """`operator.attrgetter("cuda.is_available")(torch)`."""
+    match call:
+        case ast.Call(func=ast.Call(func=getter, args=[ast.Constant(value=str() as text) as word]), args=[owner]):
+            if module.resolve_name(getter) != "operator.attrgetter" or module.resolve_name(owner) != "torch":
+                return
+            target = convert_name(f"torch.{text}", style).removeprefix("torch.")
+            if target != text and "(" not in target and not target.startswith("torch_npu"):
+                edits = [module.string_edit(word, text, target)]
+                yield RULE.make_finding(module, call, f"torch.{text} is torch.{target} on the NPU", edits)
+        case _:
+            pass
 
 
 def _sentence(text: str) -> str:

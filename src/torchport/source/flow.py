@@ -81,14 +81,10 @@ class Flow(Equivalence):
         super().__init__()
         self._names = names
         self._classes = classes
-        self._fixtures: dict[str, Hashable] = {}  # what the fixtures of the file give
         self._uniform: set[Hashable] = set()  # containers whose elements all mean the same
         for node in names.nodes:
             if type(node) in _CONNECTED:
                 self._connect(node)
-        for node in names.nodes:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._connect_fixtures(node)
         unite_declared_values(self, names, classes)
         containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS)]
         for _ in range(_ROUNDS):
@@ -235,39 +231,12 @@ class Flow(Equivalence):
             self.connect_annotation(self.make_variable_key(argument.arg, scope), argument.annotation)
         if isinstance(node, ast.Lambda):
             self.unite(("returns", node), node.body)
-        else:
-            self._connect_decorators(node, scope)
-
-    def _connect_decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-        """`@pytest.fixture(params=[...])` gives `request.param`, `@pytest.mark.parametrize("device", [...])` a
-        parameter; a fixture gives the parameters of its name."""
-        for decorator in node.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = self._names.resolve_name(called)
-            if name == "pytest.fixture":
-                self._fixtures[node.name] = ("returns", node)
-                for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
-                    if keyword.arg == "params" and isinstance(keyword.value, ast.List | ast.Tuple):
-                        self.unite(self.make_option_key("param"), *keyword.value.elts)
-            elif name == "pytest.mark.parametrize" and isinstance(decorator, ast.Call):
-                match decorator.args:
-                    case [ast.Constant(value=str() as word), ast.List() | ast.Tuple() as values, *_]:
-                        if word in scope.bindings:
-                            self.unite(self.make_variable_key(word, scope), *values.elts)
-                    case _:
-                        pass
-
-    def _connect_fixtures(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        scope = self._names.scopes[node]
-        for argument in [*node.args.posonlyargs, *node.args.args] if self._fixtures else ():
-            if argument.arg in self._fixtures:
-                self.unite(self.make_variable_key(argument.arg, scope), self._fixtures[argument.arg])
 
     # -- calls -------------------------------------------------------------------------------------------------
 
     def _connect_call(self, node: ast.Call) -> None:
         called = self._names.resolve_name(node.func)
-        if called in ("torch.device", "builtins.str", "os.path.expandvars", "pytest.param") and node.args:
+        if called in ("torch.device", "builtins.str", "os.path.expandvars") and node.args:
             self.unite(node, node.args[0])
         elif called == "builtins.getattr" and len(node.args) >= 2:
             self.unite(node, *node.args[2:])

@@ -122,6 +122,7 @@ class _Links:
         for attribute in self._attributes(owner):
             yield ("attribute", outermost, attribute), ("name", self._path, name, attribute)
             yield ("attribute", outermost, attribute), ("option", attribute)
+            yield from self._parts(("attribute", outermost, attribute), ("name", self._path, name, attribute))
         if not made:
             fields = [
                 part.target.id
