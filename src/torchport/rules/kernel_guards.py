@@ -12,16 +12,18 @@ from collections.abc import Iterator, Sequence
 
 from torchport.rules import npu_flags
 from torchport.source.module import Module
-from torchport.source.names import Binds
+from torchport.source.names import Binding, Binds
 
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
+_NAMES_CUDA = re.compile(rb"cuda|nccl", re.IGNORECASE)
 _BUILDERS = re.compile(r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAExtension|CUDA_HOME|CppExtension)\Z")
 _SOURCE = re.compile(r"\.cuh?\Z|\bnvcc\b")
 _COMPILER = re.compile(r"(?:\A|_)cuda_(?:version|home)\Z|(?:\A|_)nvcc(?:\Z|_)", re.IGNORECASE)
 # A compiled module by its name: selective_scan_cuda, _C, _ext, fused_kernels.
 _COMPILED = re.compile(r"\w_cuda\Z|\A_C\Z|\A_ext\Z|_ext\Z|_kernels?\Z|_cuda_kernels?\Z")
 _LIBRARIES = frozenset({"cupy", "pycuda", "pynvml", "tensorrt", "cuda"})
-_DEEPEST = 5  # calls on the way from a condition to a kernel
+_DEEPEST = 6  # calls on the way from a condition to a kernel
+_REACHED = -1  # in place of the number of calls after which nothing was found
 _BLOCKS = ("body", "orelse", "finalbody")
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -31,7 +33,7 @@ _Nodes = Sequence[ast.AST]
 
 def find_kernel_guards(module: Module) -> list[tuple[int, int]]:
     """Byte ranges of the conditions and of the code that they open."""
-    if not _CUDA.search(module.text.decode_range(0, len(module.text.data))):
+    if not _NAMES_CUDA.search(module.text.data):
         return []
     search = _Search(module)
     found: list[_Nodes] = []
@@ -61,15 +63,14 @@ def _choices(module: Module) -> Iterator[tuple[ast.expr, _Nodes, _Nodes]]:
     `x != "cuda"` as the opposite."""
     for choice in module.iter_nodes(ast.IfExp):
         yield _turned(choice.test, [choice.body], [choice.orelse])
-    for node in (module.tree, *module.names.nodes):
-        for name in _BLOCKS:
-            block = getattr(node, name, None)
-            if not isinstance(block, list):
-                continue
-            for place, one in enumerate(block):
-                if isinstance(one, ast.If):
-                    rest = one.orelse or (block[place + 1 :] if isinstance(one.body[-1], _LEAVES) else [])
-                    yield _turned(one.test, one.body, rest)
+    for one in module.iter_nodes(ast.If):
+        rest: _Nodes = one.orelse
+        if not rest and isinstance(one.body[-1], _LEAVES):
+            above = module.get_parent(one) or module.tree
+            blocks = (getattr(above, name, None) for name in _BLOCKS)
+            block = next(block for block in blocks if isinstance(block, list) and one in block)
+            rest = block[block.index(one) + 1 :]
+        yield _turned(one.test, one.body, rest)
 
 
 def _turned(test: ast.expr, body: _Nodes, other: _Nodes) -> tuple[ast.expr, _Nodes, _Nodes]:
@@ -81,9 +82,11 @@ def _turned(test: ast.expr, body: _Nodes, other: _Nodes) -> tuple[ast.expr, _Nod
 class _Search:
     """Looks for kernels in one file, and in the functions of the project that it calls."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, known: dict[ast.AST, int] | None = None) -> None:
         self._module = module
-        self._known: dict[ast.AST, bool] = {}
+        self._known = {} if known is None else known  # by functions and calls, of all files that are looked into
+        self._flags: dict[str, bool] = {}
+        self._files: dict[Module, _Search] = {module: self}
 
     def is_guard(self, test: ast.expr, opened: _Nodes, other: _Nodes, depth: int = 0) -> bool:
         """Whether the condition asks for CUDA and opens a kernel, and the rest does without."""
@@ -93,14 +96,27 @@ class _Search:
             return False
         return not (other and isinstance(other[0], ast.Raise))
 
+    def _of_file(self, module: Module) -> _Search:
+        if module not in self._files:
+            self._files[module] = _Search(module, self._known)
+            self._files[module]._files = self._files
+        return self._files[module]
+
     def _asks_for_cuda(self, test: ast.expr) -> bool:
         """Whether a flag of the condition has its value from a question for CUDA."""
-        return any(
-            _CUDA.search(self._module.text.decode_range(*_span(self._module, nodes)))
-            for nodes in npu_flags.list_deciding_values(self._module, [test])
-        )
+        for flag in npu_flags.list_flags(self._module, test):
+            if flag not in self._flags:
+                values = npu_flags.list_deciding_values(self._module, [test])
+                texts = (self._module.text.decode_range(*_span(self._module, nodes)) for nodes in values)
+                self._flags[flag] = any(_CUDA.search(text) for text in texts)
+            if self._flags[flag]:
+                return True
+        return False
 
     def _reaches(self, nodes: _Nodes, depth: int) -> bool:
+        """Whether the nodes build or use a kernel, in at most as many calls as are left."""
+        if depth > _DEEPEST:
+            return False
         waiting = list(nodes)
         while waiting:
             node = waiting.pop()
@@ -110,7 +126,7 @@ class _Search:
                 body: _Nodes = node.body if isinstance(node, ast.If) else [node.body]
                 other: _Nodes = node.orelse if isinstance(node, ast.If) else [node.orelse]
                 test, opened, rest = _turned(node.test, body, other)
-                if depth < _DEEPEST and self.is_guard(test, opened, rest, depth + 1):
+                if self.is_guard(test, opened, rest, depth + 1):
                     waiting += rest  # it has a fallback of its own
                     continue
             waiting += ast.iter_child_nodes(node)
@@ -133,23 +149,35 @@ class _Search:
             case ast.Name(id=name, ctx=ast.Load()):
                 if _COMPILER.search(name):
                     return True
-                return any(
-                    self._is_handle(binding.how, binding.target, binding.value, depth)
-                    for binding in module.names.find_bindings(node)
+                owner = module.names.scope_of(node).find_owner_scope(name)
+                return owner is not None and any(
+                    self._is_handle(binding, depth, at_top=owner.is_module) for binding in owner.bindings.get(name, ())
                 )
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 resolved = module.resolve_name(node) or ""
                 return _BUILDERS.match(resolved) is not None or _COMPILER.search(name) is not None
         return False
 
-    def _is_handle(self, how: Binds, target: str, value: ast.expr | None, depth: int) -> bool:
-        """Whether a name is bound to a compiled module: imported, or built by a call."""
-        if how is Binds.IMPORT:
-            return _BUILDERS.match(target) is not None or self._is_compiled(target)
-        if how is Binds.VALUE and isinstance(value, ast.Call) and value not in self._known:
-            self._known[value] = False  # a name that is bound by itself
-            self._known[value] = depth < _DEEPEST and self._reaches([value], depth + 1)
-        return value is not None and self._known.get(value, False)
+    def _is_handle(self, binding: Binding, depth: int, *, at_top: bool) -> bool:
+        """Whether a name is bound to a compiled module: imported, or built by a call. What called functions
+        do counts for a name of the whole file only: each local variable would lead through half of the project."""
+        if binding.how is Binds.IMPORT:
+            return _BUILDERS.match(binding.target) is not None or self._is_compiled(binding.target)
+        value = binding.value
+        if binding.how is not Binds.VALUE or not isinstance(value, ast.Call):
+            return False
+        if at_top:
+            return self._remember(value, [value], depth)
+        return _BUILDERS.match(self._module.resolve_name(value.func) or "") is not None
+
+    def _remember(self, key: ast.AST, nodes: _Nodes, depth: int) -> bool:
+        """`_reaches`, once for each key; a negative answer holds for all who have no more calls left."""
+        known = self._known.get(key)
+        if known is None or known > depth:
+            self._known[key] = depth  # it may call itself, or be bound by itself
+            if self._reaches(nodes, depth + 1):
+                self._known[key] = _REACHED
+        return self._known[key] == _REACHED
 
     def _is_compiled(self, target: str) -> bool:
         """Whether a dotted name is a compiled module, or belongs to one."""
@@ -169,8 +197,6 @@ class _Search:
         resolved = module.resolve_name(function) or ""
         if _BUILDERS.match(resolved):
             return True
-        if depth >= _DEEPEST:
-            return False
         if isinstance(function, ast.Attribute) and function.attr == "apply":  # of torch.autograd.Function
             function = function.value
             resolved = module.resolve_name(function) or ""
@@ -179,14 +205,11 @@ class _Search:
             own = module.names.find_definition(function)
             own = own if isinstance(own, _Definition) else None
         if own is not None:
-            if own not in self._known:
-                self._known[own] = False  # it may call itself
-                self._known[own] = self._reaches(own.body, depth + 1)
-            return self._known[own]
+            return self._remember(own, own.body, depth)
         outside = module.project.outside
         if outside is None or outside.locate_in_project(module.text.path, resolved) is None:
             return False
         for other, found in outside.find_meanings(module, resolved):
-            if isinstance(found, _Definition) and _Search(other)._reaches(found.body, depth + 1):
+            if isinstance(found, _Definition) and self._of_file(other)._remember(found, found.body, depth):
                 return True
         return False

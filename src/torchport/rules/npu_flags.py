@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -52,10 +53,9 @@ def list_deciding_values(module: Module, tests: Iterable[ast.expr]) -> Iterator[
             elif isinstance(flag.func, ast.Attribute):
                 wanted.add(flag.func.attr)
     if wanted:
-        yield from ([value] for target, value in _assigned_attributes(module) if target.attr in wanted)
-        for function in module.iter_nodes(ast.FunctionDef):  # properties and methods
-            if function.name in wanted and _is_predicate(function):
-                yield function.body
+        known = _index_answers(module)
+        for name in sorted(wanted):
+            yield from known.get(name, ())
 
 
 def find_flag(module: Module, name: str) -> Iterator[Sequence[ast.AST]]:
@@ -107,6 +107,18 @@ def _assigned_attributes(module: Module) -> Iterator[tuple[ast.Attribute, ast.ex
         for target in assignment.targets:
             if isinstance(target, ast.Attribute) and not isinstance(assignment.value, ast.Constant):
                 yield target, assignment.value
+
+
+@functools.lru_cache(2)  # asked for each condition of a file
+def _index_answers(module: Module) -> dict[str, list[Sequence[ast.AST]]]:
+    """By name, the values of attributes, and the bodies of methods and properties that give an answer."""
+    found: dict[str, list[Sequence[ast.AST]]] = {}
+    for target, value in _assigned_attributes(module):
+        found.setdefault(target.attr, []).append([value])
+    for function in module.iter_nodes(ast.FunctionDef):
+        if _is_predicate(function):
+            found.setdefault(function.name, []).append(function.body)
+    return found
 
 
 def _is_predicate(function: _Definition) -> bool:
