@@ -82,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="convert code as well that stands beside a branch, class or file for the NPU",
     )
+    parser.add_argument(
+        "--try",
+        dest="tries",
+        action="store_true",
+        help="RUN the project's code: import each changed file on the virtual NPU, and collect its tests, before and "
+        "after; a file that breaks is left as it was",
+    )
     several = parser.add_argument_group("from one device to several")
     several.add_argument("--distributed", action="store_true", help="one process per device, with torchrun")
     several.add_argument("-m", "--main", type=Path, metavar="FILE", help="the script that is started")
@@ -156,7 +163,9 @@ def _events(path: Path) -> list[audit.Event]:
 
 def _extras(arguments: argparse.Namespace) -> Extras:
     """What is to be done before the conversion."""
-    chosen = Extras(assume_modules=arguments.assume_modules, ignore_npu_path=arguments.ignore_npu_path)
+    chosen = Extras(
+        assume_modules=arguments.assume_modules, ignore_npu_path=arguments.ignore_npu_path, tries=arguments.tries
+    )
     support = arguments.layout == "msft"  # its tables list what torch_npu does not compute
     if not arguments.distributed:
         if arguments.main or arguments.model:

@@ -31,7 +31,8 @@ class Extras:
     `ignore` are codes of findings that are neither reported nor acted on, in the conversion itself too. `asked_for` is
     a file that the user has named: that it cannot be parsed is said even where it does not name CUDA. `assume_modules`
     takes what unknown libraries make for tensors and modules of torch where its method cuda is called;
-    `ignore_npu_path` converts code that stands beside a branch or a sibling for the NPU as well.
+    `ignore_npu_path` converts code that stands beside a branch or a sibling for the NPU as well; `tries` imports the
+    files that are changed on the virtual NPU, before and after (`trial`).
     """
 
     main: str = ""
@@ -42,6 +43,7 @@ class Extras:
     asked_for: bool = False
     assume_modules: bool = False
     ignore_npu_path: bool = False
+    tries: bool = False
 
     def iter_stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""

@@ -13,6 +13,7 @@ from torchport.convert.output import Planned, write_output
 from torchport.convert.project import list_convertible_files, summarize_findings
 from torchport.convert.residue import Meaning
 from torchport.convert.stages import Extras
+from torchport.convert.trial import take_back_broken
 from torchport.convert.workers import Converted, convert_files
 from torchport.errors import TorchportError
 from torchport.findings import Result
@@ -66,7 +67,10 @@ def convert_project(
         extras = extras or Extras()
         ignore = extras.ignore | settings.ignore
         extras = dataclasses.replace(extras, ignore=ignore, asked_for=root.is_file())
-    return list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
+    converted = list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
+    if extras is not None and extras.tries:
+        return take_back_broken(root, converted, apart_from=apart_from)
+    return converted
 
 
 def preview_tree(source: Path, style: Style = Style.NPU, extras: Extras | None = None) -> Result:
