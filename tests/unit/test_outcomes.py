@@ -12,6 +12,8 @@ import pytest
 from torchport.findings import Severity
 from torchport.port import outcomes, runs
 from torchport.port.plan import NPU, REFERENCE
+from torchport.port.printed import compare_printed
+from torchport.port.texts import mask_text
 from torchport.results.codec import from_json
 from torchport.results.comparison import Comparison
 from torchport.results.port import FileRow
@@ -39,16 +41,18 @@ def leave(folder: Path, scores: dict[str, Any], output: str = "done 1.5") -> Pat
 @pytest.fixture
 def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(port: dict[str, Any], again: dict[str, Any] | int, **changes: Any) -> list[FileRow]:
-        leave(tmp_path / REFERENCE, SAME | changes.pop("reference", {}))
+        original = SAME | changes.pop("reference", {})
+        leave(tmp_path / REFERENCE, original)
         leave(tmp_path / NPU, port, changes.pop("output", "done 1.5"))
         (tmp_path / "compare").mkdir()
         more_draws = {name: changes.pop(name) for name in [*changes] if name.startswith("draw_")}
 
         def run(plan: Any, aside: Path, progress: Any, formats: Any, draw: int) -> Any:
-            assert aside == tmp_path / "compare" / f"again-{draw}"
+            assert aside == tmp_path / "compare" / f"again-{draw or 'exact'}"
             if not isinstance(again, int):
-                left = more_draws.get(f"draw_{draw}", again)
-                leave(tmp_path / f"rerun-{draw}", left).rename(aside / "rerun")
+                exact, printed = original | more_draws.get("draw_0", {}), more_draws.get("draw_output", "done 1.5")
+                left, said = (more_draws.get(f"draw_{draw}", again), "done 1.5") if draw else (exact, printed)
+                leave(tmp_path / f"rerun-{draw}", left, said).rename(aside / "rerun")
                 for path in (aside / "rerun").iterdir():
                     path.rename(aside / path.name)
             return type("Ended", (), {"status": again if isinstance(again, int) else 0})
@@ -111,6 +115,21 @@ def test_what_rounding_moves_as_far_is_equal(judge: Any) -> None:
 
 def test_what_differs_in_words_between_two_runs_of_the_original(judge: Any) -> None:
     assert said(judge(SAME | {"started": "host-7"}, SAME | {"started": "host-3"})) == []
+
+
+def test_a_number_that_the_original_does_not_repeat_is_not_judged(judge: Any) -> None:
+    """An environment that is reset without a seed."""
+    rows = judge(SAME | {"weight": 1.4}, SAME | {"weight": 1.001}, draw_0={"weight": 1.2})
+    assert said(rows) == []
+    (row,) = [row for row in rows if row.name == "scores.json"]
+    assert row.equal is None
+    assert row.note.endswith("the original, run again as it was, has other numbers there itself")
+
+
+@pytest.mark.parametrize(("again", "refused"), [("score 41", 0), ("score 37", 1), ("other 41", 0)])
+def test_a_printed_number_that_the_original_does_not_repeat(judge: Any, again: str, refused: int) -> None:
+    rows = judge(SAME, SAME, output="done 2.5", draw_output=again.replace("score", "done").replace("37", "1.5"))
+    assert len(said(rows)) == refused
 
 
 def test_what_one_of_three_runs_of_the_original_moves_as_far(judge: Any) -> None:
@@ -180,3 +199,18 @@ def test_the_last_bound_of_the_losses_says_how_closely_numbers_are_compared(allo
     data = port_results.comparison(port_results.curve(allowed=[1e-5] * 19 + [allowed]))
     data |= {"tolerance": {"dtype": "float32", "given": None}}
     assert outcomes.choose_tolerance(from_json(Comparison, data)) == pytest.approx(tolerance)
+
+
+def test_ranks_print_in_any_order() -> None:
+    one, other = "rank 0 of 2\nrank 1 of 2\n", "rank 1 of 2\nrank 0 of 2\n"
+    row = compare_printed(one, other, 0.01)
+    assert row is not None
+    assert row.equal
+    row = compare_printed(one, "rank 1 of 2\nrank 1 of 2\n", 0.01)
+    assert row is not None
+    assert not row.equal
+
+
+def test_the_names_of_kinds_of_devices_are_no_difference() -> None:
+    assert mask_text("DistributedType.MULTI_GPU") == mask_text("DistributedType.MULTI_NPU")
+    assert mask_text("MULTI_GPUS") != mask_text("MULTI_NPU")

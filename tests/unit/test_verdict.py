@@ -586,3 +586,16 @@ def test_an_original_that_rounding_takes_away_at_once_decides_nothing(judge_with
     wild = [0.0, 0.05, *[0.3, -0.3] * 9]
     data = judge_with_noise(moved(wild), moved(wild))
     assert (data["verdict"], data["codes"]) == ("undecided", ["TP349", "TP364"])
+
+
+def test_a_script_that_caught_its_exception_and_ended_itself(judge):
+    """hydra prints the exception and ends with the status 1: no words on processes, steps or seeds."""
+    words = "Traceback (most recent call last):\nRuntimeError: no kernel for complex64\nSet HYDRA_FULL_ERROR=1\n"
+    seeds = {"kind": "seed", "of": "torch", "value": "0"}
+    data = judge([seeds, *original()], [seeds, seeds], ours={"status": 1, "messages": words})
+    assert data["reason"].endswith(
+        "the port ends with exit status 1, the original with exit status 0; the script printed an exception: "
+        "RuntimeError: no kernel for complex64"
+    )
+    assert "TP303" not in data["codes"]
+    assert not data["chance"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,13 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
             stderr=port.last_messages,
         )
     elif not (has_failed(port) or has_failed(reference) or reference.stopped) and port.status != reference.status:
-        yield error_finding("TP310", f"the port ends with {ended_how(port)}, the original with {ended_how(reference)}")
+        caught = find_last_exception(port.last_messages) if has_given_up(reference, port) else ""
+        yield error_finding(
+            "TP310",
+            f"the port ends with {ended_how(port)}, the original with {ended_how(reference)}"
+            + (f"; the script printed an exception: {caught}" if caught else ""),
+            stderr=port.last_messages if caught else [],
+        )
 
 
 def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
@@ -108,6 +114,8 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
             )
         return
     cut_short = port.stopped in (TIMEOUT, MEMORY)
+    if has_given_up(reference, port):
+        return  # its status is said
     if len(reference.trained) != len(port.trained) and not has_failed(port) and not cut_short:
         yield error_finding(
             "TP303",
@@ -127,6 +135,7 @@ def step_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
 
 ELSEWHERE = "Look for a device that is chosen in a module which was not converted, or by an argument (--device)."
 # --device cpu, device=cpu, trainer.accelerator=cpu; --cpu, --use_cpu; --no-cuda.
+_EXCEPTION = re.compile(r"[\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|\Z)")
 _CPU = re.compile(r"(?:[-+~]{0,2}[\w./@-]+=)?cpu|--?(?:use[-_])?cpu|--?(?:no|disable)[-_](?:cuda|gpu|accel)")
 NOWHERE = (
     "If the script is told its device, tell it the GPU's, from which the port gets the NPU's: torchport port SCRIPT -- "
@@ -277,6 +286,18 @@ def has_failed(recording: Recording) -> bool:
     if recording.status is None or recording.status < 0:
         return True
     return recording.status != 0 and bool(recording.of_kind("error"))
+
+
+def has_given_up(reference: Recording, port: Recording) -> bool:
+    """Whether the port ended itself before the original's last step, with a status that the original does not have: the
+    script caught an exception, as hydra does."""
+    early = port.steps < reference.steps or len(port.trained) < len(reference.trained)
+    return early and not port.stopped and bool(port.status) and port.status != reference.status
+
+
+def find_last_exception(messages: Sequence[str]) -> str:
+    """The last line that names an exception, as a traceback ends; "" if there is none."""
+    return next((line.strip() for line in reversed(messages) if _EXCEPTION.match(line)), "")
 
 
 def ended_how(recording: Recording) -> str:

@@ -41,7 +41,7 @@ _HINT = {
     UPLOAD: "Look at how the data are read, shuffled and augmented: what is chosen by the device there?",
     INPUTS: "Look at what is done to the data on the device before the model has them.",
     GRADIENT: "Look at the loss, the parts of the model behind that parameter, clipping, and what is frozen.",
-    CHANGE: "The gradients agree: look at the optimizer, and at what else changes parameters.",
+    CHANGE: "Look at the optimizer, and at what else changes parameters.",
 }
 
 
@@ -141,6 +141,7 @@ def _alike(reference: Series, port: Series) -> tuple[Series, Series]:
 def find_quantity_differences(both: Sequence[Compared]) -> Iterator[tuple[int, Finding]]:
     """What the quantities other than losses say: for each kind and process the first that differs, and its step."""
     for one in both:
+        gradients = any(pair.first is not None for pair in one.select_pairs(GRADIENT))
         for kind in (UPLOAD, INPUTS, GRADIENT, CHANGE):
             differing = [(pair, place) for pair in one.select_pairs(kind) if (place := pair.first) is not None]
             if not differing:
@@ -154,7 +155,7 @@ def find_quantity_differences(both: Sequence[Compared]) -> Iterator[tuple[int, F
                     "TP354",
                     f"the {_WHAT[kind]} {one.prefix}{pair.reference.name}{also} differs from step {step} on: "
                     f"{_values(pair, place)}",
-                    _HINT[kind],
+                    _HINT[kind] if kind != CHANGE or gradients else f"The gradients agree. {_HINT[kind]}",
                     step=step,
                 ),
             )

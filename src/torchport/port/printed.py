@@ -4,8 +4,9 @@ numbers."""
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from torchport.compare.printed import Kind, printed_metrics, split_lines
 from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
@@ -20,6 +21,7 @@ NAME = "what is printed"
 # Losses and shares are compared by their names as well (`compare.metrics`).
 FURTHEST = 3.0
 MOST_LINES = 20_000
+_NAMED = re.compile(r"in the line '(.*)'", re.DOTALL)
 
 
 def compare_printed(
@@ -50,12 +52,30 @@ def compare_printed(
                 continue
             allowed = max([tolerance, *(times * one for one, _ in _differences(words, rows, more[words], points))])
         compared += len(rows)
+        if sorted(numbers for _, numbers in rows) == sorted(numbers for _, numbers in others):
+            continue  # several processes print in any order
         found += [(difference, allowed, text) for difference, text in _differences(words, rows, others, points)]
     if not compared:
         return None
     worst, note, apart = pick_worst(found)
     lines = f"{compared} lines with numbers"
     return FileRow(NAME, PRINTED, lines, lines, not apart, worst, note)
+
+
+def find_unsteady_words(reference: str, again: str) -> frozenset[str]:
+    """The words of the lines that do not have the same numbers in two outputs of one program."""
+    one, other = (_by_words(split_lines(output)) for output in (reference, again))
+    return frozenset(
+        words
+        for words, rows in one.items()
+        if [numbers for _, numbers in rows] != [numbers for _, numbers in other.get(words, [])]
+    )
+
+
+def is_among(note: str, words: Collection[str]) -> bool:
+    """Whether the line that `note` names, as `compare_printed` writes it, is one with such words."""
+    line = _NAMED.search(note)
+    return line is not None and any(text.startswith(NUMBER.sub("#", line[1])) for text in words)
 
 
 def _list_missing(shorter: int, theirs: Lines, ours: Lines, again: Lines | None) -> Iterator[str]:
