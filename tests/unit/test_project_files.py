@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,14 @@ def test_has_as_many_noops_as_rewrites(rule: FileRule) -> None:
         ("Dockerfile.gpu", Kind.DOCKER),
         ("requirements-dev.txt", Kind.PACKAGES),
         ("environment.yml", Kind.PACKAGES),
+        ("requirements/gpu.txt", Kind.PACKAGES),
+        ("requirements/ci/base.in", Kind.PACKAGES),
+        ("gpu_requirements.txt", Kind.PACKAGES),
+        ("reqs.txt", Kind.PACKAGES),
+        ("requirements/README.md", None),
+        ("requirements/check.py", Kind.PYTHON),
+        ("requests.txt", None),
+        ("Pipfile", Kind.SETTINGS),
         ("config.yml", Kind.YAML),
         ("k.cu", Kind.CUDA_SOURCE),
         ("notes.txt", None),
@@ -66,6 +75,22 @@ def test_has_as_many_noops_as_rewrites(rule: FileRule) -> None:
 )
 def test_kinds(name: str, kind: Kind | None) -> None:
     assert kind_of(f"some/folder/{name}") is kind
+
+
+def test_folder_of_requirements_is_read(tmp_path: Path) -> None:
+    lists = tmp_path / "in" / "requirements"
+    lists.mkdir(parents=True)
+    (lists / "gpu.txt").write_text("torch==2.4.0+cu121\n")
+    convert_tree(tmp_path / "in", tmp_path / "out")
+    assert (tmp_path / "out" / "requirements" / "gpu.txt").read_text() == "torch==2.4.0\n"
+
+
+def test_magic_of_a_notebook_installs() -> None:
+    url = "https://download.pytorch.org/whl"
+    source = [f"%pip install torch --index-url {url}/cu124\n", "import torch"]
+    data = json.dumps({"cells": [{"cell_type": "code", "source": source, "outputs": []}]}).encode()
+    cell = json.loads(convert_source(data, "a.ipynb").output)["cells"][0]["source"]
+    assert cell == [f"%pip install torch --index-url {url}/cpu\n", "import torch"]
 
 
 def test_descending_devices_are_said() -> None:

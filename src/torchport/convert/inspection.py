@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+from torchport.convert.embedded import inspect_programs
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.rules import Rule, Style, list_rules
 from torchport.rules.files import TextFile, file_rules
@@ -63,7 +64,7 @@ def inspect_source(
             return _in_order(_inspect(parse_module(path, data, project), style, ignore))
         if kind is Kind.NOTEBOOK:
             return _in_order(_inspect_notebook(path, data, style, project, ignore))
-        return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style, ignore)))
+        return _in_order(_without_overlaps(_inspect_text(TextFile(path, data, kind), style, ignore, project)))
     except (SourceError, RecursionError, MemoryError) as error:
         return (_unparsed(path, error),)
 
@@ -103,10 +104,11 @@ def _words(kind: Kind) -> tuple[bytes, ...] | None:
     if kind is Kind.PYTHON:
         asked = [rule.words for rule in list_rules()]
     elif kind is Kind.NOTEBOOK:  # a package that is installed in it alone, by a line for the shell, is not enough
-        of_lines = [rule.words for rule in file_rules() if Kind.SHELL in rule.kinds and rule.words is not None]
+        in_shell = (rule.words_of(kind) for rule in file_rules() if Kind.SHELL in rule.kinds)
+        of_lines = [words for words in in_shell if words is not None]
         asked = [*(rule.words for rule in list_rules()), *of_lines]
     else:
-        asked = [rule.words for rule in file_rules() if kind in rule.kinds]
+        asked = [rule.words_of(kind) for rule in file_rules() if kind in rule.kinds]
     if None in asked:
         return None
     return tuple(sorted({word for words in asked for word in words or ()}))
@@ -222,7 +224,7 @@ def _inspect_notebook(
         finding = about_file("TP901", path, f"code cells that are not Python were not looked at: {cells}")
         yield dataclasses.replace(finding, severity=Severity.INFO)
     shell = TextFile(path, notebook.shell, Kind.SHELL)
-    in_shell = list(_without_overlaps(_inspect_text(shell, style, ignore)))
+    in_shell = list(_without_overlaps(_inspect_text(shell, style, ignore, project)))
     for text, found in ((module.text, _inspect(module, style, ignore)), (shell.text, in_shell)):
         for finding in found:
             edits = [notebook.to_file_edit(edit) for edit in finding.fix]
@@ -237,11 +239,38 @@ def _inspect_notebook(
             yield dataclasses.replace(finding, location=where, fix=fix if whole else (), safety=safety)
 
 
-def _inspect_text(file: TextFile, style: Style, ignore: frozenset[str]) -> Iterator[Finding]:
+def _inspect_text(
+    file: TextFile, style: Style, ignore: frozenset[str], project: Definitions | None
+) -> Iterator[Finding]:
+    """What the rules for this kind of file find, and of the Python programs in it what the rules for Python find."""
+
+    def inspect(path: str, code: bytes) -> tuple[Module, list[Finding]] | None:
+        if not _may_concern(code, Kind.PYTHON):
+            return None
+        module = Module(path, code, project)
+        return module, _inspect(module, style, ignore)
+
+    embedded = inspect_programs(file, inspect)
+    yield from (finding for finding in embedded.findings if not _is_ignored(file, finding, ignore))
+    lines = _lines_between(file, embedded.ranges)
     for rule in file_rules():
         if file.kind in rule.kinds:
-            found = rule.check(file, style)
-            yield from (finding for finding in found if not _is_ignored(file, finding, ignore))
+            for finding in rule.check(file, style):
+                where = finding.location
+                inside = where is not None and any(start <= (where.line, where.column) < end for start, end in lines)
+                if not inside and not _is_ignored(file, finding, ignore):
+                    yield finding
+
+
+def _lines_between(file: TextFile, ranges: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Ranges of characters as (line, column) from 1."""
+    starts = list(itertools.accumulate(map(len, file.text.lines), initial=0))
+
+    def place(at: int) -> tuple[int, int]:
+        line = bisect.bisect_right(starts, at)
+        return line, at - starts[line - 1] + 1
+
+    return [(place(start), place(end)) for start, end in ranges]
 
 
 def _has_written(findings: Iterable[Finding], pattern: re.Pattern[bytes]) -> bool:

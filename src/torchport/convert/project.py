@@ -27,7 +27,7 @@ def list_convertible_files(root: Path, settings: Settings, apart_from: Path | No
         if not is_foreign(path, root)
         and not settings.leaves_out(path)
         and (path == root or not path.is_symlink())
-        and (kind_of(path.name) is not None or is_python(path) or path.is_dir())
+        and (kind_of(display_name(path, root)) is not None or is_python(path) or path.is_dir())
     ]
 
 

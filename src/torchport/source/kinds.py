@@ -46,24 +46,31 @@ _SUFFIXES = {
     ".cuh": Kind.CUDA_SOURCE,
     **dict.fromkeys((".cpp", ".cc", ".cxx"), Kind.CPP_SOURCE),
 }
+_SETTINGS_NAMES = frozenset({".env", "Pipfile"})
 _MAKEFILES = frozenset({"Makefile", "makefile", "GNUmakefile"})
 _REQUIREMENTS = re.compile(
-    r"(?:.*[-_.])?requirements(?:[-_.].*)?\.(?:txt|in)|constraints.*\.txt|conda.*\.ya?ml|environment.*\.ya?ml"
+    r"(?:.*[-_.])?(?:requirements|requires|reqs?)(?:[-_.\d].*)?\.(?:txt|in|pip)|(?:.*[-_.])?constraints.*\.txt"
+    r"|conda.*\.ya?ml|environment.*\.ya?ml"
 )
+# A folder of lists: requirements/gpu.txt, requirements/ci/base.in
+_OF_REQUIREMENTS = re.compile(r"(?:.*[-_.])?(?:requirements|requires|reqs)(?:[-_.]\w+)?")
 
 
 def kind_of(path: str) -> Kind | None:
     """The kind of a file, None for one that no rule looks at. Files without a suffix are not judged by name."""
-    name = PurePath(path).name
+    name, suffix = PurePath(path).name, PurePath(path).suffix.lower()
     if _REQUIREMENTS.fullmatch(name.lower()):
+        return Kind.PACKAGES
+    folders = PurePath(path).parts[:-1] if suffix in (".txt", ".in") else ()
+    if any(_OF_REQUIREMENTS.fullmatch(folder.lower()) for folder in folders):
         return Kind.PACKAGES
     if name.startswith(("Dockerfile", "Containerfile")):
         return Kind.DOCKER
     if name in _MAKEFILES or name.startswith("Makefile."):
         return Kind.SHELL
-    if name == ".env":
+    if name in _SETTINGS_NAMES:
         return Kind.SETTINGS
-    return _SUFFIXES.get(PurePath(name).suffix.lower())
+    return _SUFFIXES.get(suffix)
 
 
 _COMMENTS = {

@@ -25,7 +25,7 @@ _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.DOTALL
 )
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|!|script[ \t]+(?:bash|sh))\b.*")
-_SHELL_LINE = re.compile(r"[ \t]*(?:!|%(?:env|set_env|run)(?=[ \t]))")
+_SHELL_LINE = re.compile(r"[ \t]*(?:!|%(?:env|set_env|run)(?=[ \t])|%(?=(?:pip3?|conda|mamba|micromamba|uv)[ \t]))")
 # Magic that runs the rest of its line as Python.
 _STATEMENT = re.compile(r"%(?:time|timeit|prun|memit)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+(?=[^\s-])")
 _MAGIC = re.compile(r"^([ \t]*+)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)

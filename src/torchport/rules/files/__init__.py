@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import Style, rules_in
@@ -66,6 +66,11 @@ class FileRule:
     reports: tuple[tuple[str, str], ...] = ()
     ignores: tuple[tuple[str, str], ...] = ()
     words: tuple[bytes, ...] | None = None  # as a Rule's
+    words_of_kinds: Mapping[Kind, tuple[bytes, ...]] = dataclasses.field(default_factory=dict)  # in place of `words`
+
+    def words_of(self, kind: Kind) -> tuple[bytes, ...] | None:
+        """The words of which one has to be in a file of this kind; None for a rule that is asked about each."""
+        return self.words_of_kinds.get(kind, self.words)
 
     def make_finding(
         self,

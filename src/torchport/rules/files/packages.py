@@ -11,12 +11,23 @@ from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
 from torchport.source.kinds import Kind
 
-_PIN = re.compile(r"\b(?:torch|torchvision|torchaudio)\s*(?:==|>=|~=|<=|@)\s*[\w.]+((?:\+cu[\d.]+)+)")
-_INDEX = re.compile(r"https?://download\.pytorch\.org/whl/(cu\d+)\S*")
+_COMMENT = re.compile(r"(?:^|\s)#")
+_PIN = re.compile(r"\b(?:torch|torchvision|torchaudio)\s*(?:==|>=|~=|<=|@)\s*[\w.${}]+((?:\+cu[\d.]+)+)")
+_INDEX = re.compile(r"https?://download\.pytorch\.org/whl/(?:(?:nightly|test)/)?(cu\d+)(?!\S*\.whl)\S*")
+# https://download.pytorch.org/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl
+_WHEEL = re.compile(r"https?://download\.pytorch\.org/whl/(?:\w+/)?((cu\d+)/[\w.-]+(?:%2B|\+)\2)[\w.-]*\.whl")
+_BACKEND = re.compile(r"\btorch-backend[= ]+[\"']?(cu\d+)\b")  # uv
+# Indexes of others, and addresses that are put together when the line runs: .../whl/cu${CUDA}, .../cu121/torch2.3
+_OTHER_INDEX = re.compile(
+    r"https?://(?:pypi\.nvidia\.com|pypi\.ngc\.nvidia\.com|developer\.download\.nvidia\.com/compute/redist)\S*"
+    r"|https?://[^\s\"'#]*[/+_.-]cu(?:\d{2,3}|[-_]?\$\{?\{?\(?[^\s\"']*)(?=[/\s\"'._-]|$)"
+)
+_SOURCE = re.compile(r"""\b(?:index|source)\s*=\s*["']([\w.-]*?cu(?:da)?[-_]?\d{2,3}[\w.-]*)["']""")  # of uv, of poetry
 _CONDA = re.compile(r"(?<![\w-])(pytorch-cuda|cudatoolkit|cuda-toolkit|cudnn|nccl)\b(?:\s*[=<>]+\s*[\w.*]+)?")
 _NVIDIA = re.compile(r"\b(?!nvidia-(?:ml-py|dali))(nvidia-[a-z0-9-]+)(?=$|[\s=<>~!;\[\"',])")
 # names on the package index that end in the CUDA version: cupy-cuda12x, nvidia-dali-cuda120
 _FOR_CUDA = re.compile(r"-cuda[-\w]*$")
+_GPU_BUILD = re.compile(r"[\w.-]+-(?:gpu|cu\d{2,3})", re.IGNORECASE)  # onnxruntime-gpu, dgl-cu121, spconv-cu118
 _NAME = re.compile(r"""(?:^\s*(?:-\s*)?|["']|\s)([A-Za-z][\w.-]*)(?=$|[\s=<>~!;@\[,"'])""")
 # names on the package index that differ from the import name
 _IMPORT_NAMES = {
@@ -28,6 +39,9 @@ _IMPORT_NAMES = {
     "faiss-gpu": "faiss",
     "mmcv-full": "mmcv",
 }
+# A list of conda's that is not called environment.yml: conda/gpu.yaml
+_CONDA_LIST = re.compile(r"\A(?=(?:.*\n)*?channels:)(?:.*\n)*?dependencies:[ \t]*\r?\n")
+_INSTEAD = {"onnxruntime-gpu": "onnxruntime computes on the CPU, onnxruntime-cann on the NPU (CANNExecutionProvider)."}
 _INSTALL = re.compile(r"\b(?:pip3?|conda|mamba|uv)\b.*\b(?:install|add)\b")
 # Settings that list packages to install, and their lines that hold other names.
 _PROJECT = ("pyproject.toml", "setup.cfg", "Pipfile")
@@ -38,7 +52,7 @@ _SEVERITY = {Support.UNSUPPORTED: Severity.ERROR, Support.WORKS: Severity.INFO}
 def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every package that is made for CUDA; CUDA builds of torch lose their suffix."""
     for line in file.iter_lines():
-        text = line.text.partition("#")[0] if file.kind is not Kind.YAML else line.text
+        text = _COMMENT.split(line.text, maxsplit=1)[0] if file.kind is Kind.YAML else line.text.partition("#")[0]
         for found in _PIN.finditer(text):
             new = "" if style is Style.NPU else None
             yield RULE.make_finding(
@@ -50,18 +64,48 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
                 hint="torch_npu needs the CPU build of torch of its own version: pin torch-npu too.",
                 severity=Severity.WARNING,
             )
-        for found in _INDEX.finditer(text):
-            yield RULE.make_finding(
-                file, line, found.span(1), "an index of CUDA builds of torch", "cpu" if style is Style.NPU else None
-            )
+        yield from _by_address(file, line, text, style)
         yield from _by_name(file, line, text)
+
+
+def _by_address(file: TextFile, line: Line, text: str, style: Style) -> Iterator[Finding]:
+    """Findings on where packages come from; an address of torch's own becomes that of its CPU builds."""
+    known: list[tuple[int, int]] = []
+    for pattern, message in (
+        (_INDEX, "an index of CUDA builds of torch"),
+        (_WHEEL, "a CUDA build of torch"),
+        (_BACKEND, "CUDA builds of torch are asked for"),
+    ):
+        for found in pattern.finditer(text):
+            new = re.sub(r"cu\d+", "cpu", found[1])
+            known.append(found.span())
+            yield RULE.make_finding(file, line, found.span(1), message, new if style is Style.NPU else None)
+    for found in _OTHER_INDEX.finditer(text):
+        if not any(start < found.end() and found.start() < end for start, end in known):
+            yield RULE.make_finding(
+                file,
+                line,
+                found.span(),
+                "packages for CUDA come from this address",
+                hint="For torch: https://download.pytorch.org/whl/cpu. For another package, its build for the CPU.",
+                severity=Severity.WARNING,
+            )
+    for found in _SOURCE.finditer(text) if file.kind is Kind.SETTINGS else ():
+        yield RULE.make_finding(
+            file,
+            line,
+            found.span(1),
+            f"packages come from the index {found[1]}, by its name one for CUDA",
+            hint="Take the index https://download.pytorch.org/whl/cpu for torch, and its name here.",
+            severity=Severity.WARNING,
+        )
 
 
 def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
     if file.kind is Kind.SETTINGS:
         if not file.text.path.endswith(_PROJECT) or _OTHER_KEY.match(text):
             return
-    elif file.kind is not Kind.PACKAGES and not _INSTALL.search(text):
+    elif file.kind is not Kind.PACKAGES and not _INSTALL.search(text) and not _CONDA_LIST.search(file.text.text):
         return
     for pattern in (_NVIDIA, _CONDA):
         for found in pattern.finditer(text):
@@ -71,8 +115,19 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
     for found in _NAME.finditer(text):
         name = _FOR_CUDA.sub("", found[1].lower())
         library = load_libraries().get(_IMPORT_NAMES.get(name, name.replace("-", "_")))
+        if library is not None and library.status is Support.WORKS and file.kind in (Kind.YAML, Kind.JSON):
+            continue  # a workflow installs it anew in each job
         if library is not None and not _NVIDIA.match(found[1]):
             yield _about(file, line, found, library)
+        elif _GPU_BUILD.fullmatch(found[1]) and not found[1].lower().startswith(("nvidia-", "pytorch-")):
+            yield RULE.make_finding(
+                file,
+                line,
+                found.span(1),
+                f"{found[1]} is the build for CUDA",
+                hint=_INSTEAD.get(name, "Install the package's build for the CPU, or leave it out."),
+                severity=Severity.WARNING,
+            )
 
 
 def _about(file: TextFile, line: Line, found: re.Match[str], library: Library) -> Finding:
@@ -90,7 +145,12 @@ RULE = FileRule(
     severity=Severity.WARNING,
     why="torch_npu refuses to load beside a CUDA build of torch, and packages with CUDA kernels cannot be installed.",
     reference="https://github.com/Ascend/pytorch",
-    kinds=frozenset({Kind.PACKAGES, Kind.SHELL, Kind.DOCKER, Kind.SETTINGS}),
+    kinds=frozenset({Kind.PACKAGES, Kind.SHELL, Kind.DOCKER, Kind.SETTINGS, Kind.YAML, Kind.JSON}),
+    words_of_kinds={
+        Kind.YAML: (b" install ", b" add ", b"/cu", b"dependencies:"),
+        Kind.JSON: (b" install ", b"/cu"),
+        Kind.NOTEBOOK: (b"whl/cu", b"+cu1"),
+    },
     check=check_file,
     rewrites=(
         ("requirements.txt", "torch==2.1.0+cu121\n", "torch==2.1.0\n"),
@@ -101,12 +161,37 @@ RULE = FileRule(
         ),
         ("Dockerfile", "RUN pip install torch==2.1.0+cu121\n", "RUN pip install torch==2.1.0\n"),
         ("pyproject.toml", 'dependencies = ["torch==2.1.0+cu121"]\n', 'dependencies = ["torch==2.1.0"]\n'),
+        (
+            ".github/workflows/ci.yml",
+            "- run: pip install torch --index-url https://download.pytorch.org/whl/nightly/cu124\n",
+            "- run: pip install torch --index-url https://download.pytorch.org/whl/nightly/cpu\n",
+        ),
+        (
+            "requirements/gpu.txt",
+            "torch @ https://download.pytorch.org/whl/cu118/torch-2.0.1%2Bcu118-cp310-cp310-linux_x86_64.whl\n",
+            "torch @ https://download.pytorch.org/whl/cpu/torch-2.0.1%2Bcpu-cp310-cp310-linux_x86_64.whl\n",
+        ),
+        ("run.sh", "uv pip install torch --torch-backend=cu126\n", "uv pip install torch --torch-backend=cpu\n"),
     ),
     reports=(
         ("requirements.txt", "flash-attn==2.5.0\n"),
         ("environment.yml", "dependencies:\n  - pytorch-cuda=12.1\n"),
         ("requirements.txt", "nvidia-cublas-cu12\n"),
         ("pyproject.toml", 'dependencies = ["flash-attn>=2"]\n'),
+        ("requirements/gpu.txt", "onnxruntime-gpu\n"),
+        ("reqs.txt", "dgl-cu121>=1\n"),
+        ("ci.yml", "- run: pip install flash-attn\n"),
+        ("Dockerfile", "RUN pip install torch --index-url https://download.pytorch.org/whl/cu${CUDA}\n"),
+        ("ci.yml", "- run: pip install -f https://data.pyg.org/whl/torch-2.1.0+cu121.html torch_scatter\n"),
+        ("pyproject.toml", '[tool.uv.sources]\ntorch = { index = "pytorch-cu124" }\n'),
+        ("conda/gpu.yaml", "channels:\n  - x\ndependencies:\n  - pytorch-cuda=12.1\n"),
     ),
-    ignores=(("requirements.txt", "numpy>=1.20  # not +cu121\n"),),
+    ignores=(
+        ("requirements.txt", "numpy>=1.20  # not +cu121\n"),
+        ("ci.yml", "- run: pip install torch --index-url https://download.pytorch.org/whl/cpu\n"),
+        ("ci.yml", "- run: apt-get install libcublas-dev\n"),
+        ("c.yaml", "url: https://example.org/documents/cultures-12\nname: best-gpu\n"),
+        ("pyproject.toml", '[tool.uv.sources]\ntorch = { index = "pytorch-cpu" }\n'),
+        ("requirements/base.txt", "numpy\ngputil\n"),
+    ),
 )
