@@ -39,7 +39,9 @@ _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
         Severity.WARNING,
     ),
     (
-        re.compile(r"(?:\bruntime|default-runtime)[\"']?\s*:\s*[\"']?nvidia\b|--runtime[= ]nvidia\b"),
+        re.compile(
+            r"(?:\bruntime|default-runtime|\bruntimeClassName)[\"']?\s*:\s*[\"']?nvidia\b|--runtime[= ]nvidia\b"
+        ),
         "this container runtime gives NVIDIA's devices",
         "The Ascend container runtime is called ascend; "
         "or mount /dev/davinci0, davinci_manager, devmm_svm and hisi_hdc.",
@@ -61,6 +63,12 @@ _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
         re.compile(r"--gres[= ]gpu\S*|--gpus-per-\S+"),
         "Slurm is asked for GPUs",
         "The name of the NPU resource is the site's own, often --gres=npu:8.",
+        Severity.WARNING,
+    ),
+    (
+        re.compile(r"\baccelerator[\"']?\s*:\s*[\"']?nvidia-[\w-]+"),
+        "nodes with a GPU are asked for",
+        "Ask for the label that your cluster gives nodes with NPUs.",
         Severity.WARNING,
     ),
     (
@@ -113,6 +121,8 @@ RULE = FileRule(
         ("job.sbatch", "#SBATCH --gres=gpu:8\n"),
         ("docker-compose.yml", "services:\n  a:\n    runtime: nvidia\n    image: x\n"),
         ("docker-compose.yml", "devices:\n  - driver: nvidia\n    count: 1\n"),
+        ("pod.yaml", "spec:\n  runtimeClassName: nvidia\n"),
+        ("pod.yaml", "nodeSelector:\n  cloud.google.com/gke-accelerator: nvidia-tesla-t4\n"),
         ("ci.yml", "container:\n  image: nvcr.io/nvidia/pytorch:24.01-py3\n"),
         ("Makefile", "ops: k.cu\n\tnvcc -c k.cu\n"),
     ),

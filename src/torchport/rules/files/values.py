@@ -19,6 +19,16 @@ _VALUE = re.compile(
 )
 # ${DEVICE:-cuda}: the name of a variable of the shell, and what it is where nothing is given.
 _DEFAULT = re.compile(r"""\$\{(?P<key>[A-Za-z_]\w*):?[-=](?P<value>cuda(?::\d+)?|nccl)\}""")
+# [python, train.py, --device, cuda] on one line, or with one word on each line.
+_PAIR = re.compile(
+    r"""(?<![\w-])--(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*,\s*(?P<open>["']?)"""
+    r"""(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=\s*(?:$|[,\])]))"""
+)
+_OPTION_ALONE = re.compile(r"""\s*(?:-\s+)?["']?--(?P<key>[A-Za-z_][\w.-]*)["']?\s*,?\s*""")
+_VALUE_ALONE = re.compile(r"""\s*(?:-\s+)?(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)\s*,?\s*""")
+# A variable of a pod: - name: DEVICE, and value: cuda below it.
+_NAME_ABOVE = re.compile(r"""\s*(?:-\s+)?name:\s*["']?(?P<key>[A-Z][A-Z0-9_]*)["']?\s*""")
+_VALUE_BELOW = re.compile(r"""\s*value:\s*(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)\s*""")
 # A word of a launch line, and a value of a configuration, which is all that its key or its place in a list has.
 _WORD = re.compile(r"""(?:[:=\s]["']?|\$\{\w+:?[-=])(cuda(?::\d+)?|nccl)["']?(?=$|[\s,}\])])""")
 _ALONE = re.compile(r"""(?:[:=\[,(]|^\s*-)\s*["']?(cuda(?::\d+)?|nccl)["']?(?=\s*(?:$|[,}\])#;]))""")
@@ -34,17 +44,16 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
 
     A configuration has one value for all machines, so that the agnostic style can only report it.
     """
+    before = ""
     for line in file.iter_lines():
+        above, before = before, line.text
         if ("cuda" not in line.text and "nccl" not in line.text) or is_comment(line.text, file.kind):
             continue
         taken: set[int] = set()
-        defaults = _DEFAULT.finditer(line.text) if file.kind in _OF_SHELL else ()
-        for found in (*_VALUE.finditer(line.text), *defaults):
+        for said, found in _with_keys(file.kind, above, line.text):
             if found.start("value") in taken:
                 continue
-            if found.re is _VALUE and not found["dash"] and file.kind is Kind.SHELL and "=" not in found[0]:
-                continue
-            value, key = found["value"], found["key"].replace("-", "_").rpartition(".")[2]
+            value, key = found["value"], said.replace("-", "_").rpartition(".")[2]
             wanted = load_role("backend" if value == "nccl" else "device")
             if not wanted.names.match(key.lower()):
                 continue
@@ -55,7 +64,7 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
                 file,
                 line,
                 found.span("value"),
-                f"{found['key']} is {new} on the NPU",
+                f"{said} is {new} on the NPU",
                 None if agnostic else new,
                 hint="Leave the key out or give it on the command line, so that the machine decides."
                 if agnostic
@@ -74,6 +83,19 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
                     severity=Severity.WARNING,
                     safety=Safety.REPORT,
                 )
+
+
+def _with_keys(kind: Kind, above: str, text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """The values in a line with the keys that they have there, or in the line above."""
+    for found in _VALUE.finditer(text):
+        if found["dash"] or kind is not Kind.SHELL or "=" in found[0]:
+            yield found["key"], found
+    for pattern in (_PAIR, *([_DEFAULT] if kind in _OF_SHELL else [])):
+        yield from ((found["key"], found) for found in pattern.finditer(text))
+    for over, under in ((_OPTION_ALONE, _VALUE_ALONE), (_NAME_ABOVE, _VALUE_BELOW)):
+        key, value = over.fullmatch(above), under.fullmatch(text)
+        if key is not None and value is not None and kind is not Kind.SHELL:
+            yield key["key"], value
 
 
 def _is_label(text: str, column: int) -> bool:
@@ -117,6 +139,19 @@ RULE = FileRule(
             'device=${1:-npu}\npython t.py --device "${DEVICE:-npu:0}"\n: ${DIST_BACKEND:=hccl}\n',
         ),
         (
+            "pod.yaml",
+            "command: [python, train.py, --device, cuda, --name, cuda]\n"
+            'args:\n  - --dist-backend\n  - nccl\nenv:\n  - name: DEVICE\n    value: "cuda:0"\n',
+            "command: [python, train.py, --device, npu, --name, cuda]\n"
+            'args:\n  - --dist-backend\n  - hccl\nenv:\n  - name: DEVICE\n    value: "npu:0"\n',
+        ),
+        (
+            "Dockerfile",
+            'CMD ["python", "train.py", "--device", "cuda"]\n',
+            'CMD ["python", "train.py", "--device", "npu"]\n',
+        ),
+        ("launch.json", '{"args": [\n  "--device",\n  "cuda"\n]}\n', '{"args": [\n  "--device",\n  "npu"\n]}\n'),
+        (
             "Makefile",
             "DEVICE ?= cuda\ntrain:\n\tpython t.py --device cuda\n",
             "DEVICE ?= npu\ntrain:\n\tpython t.py --device npu\n",
@@ -126,6 +161,8 @@ RULE = FileRule(
         ("c.yaml", "name: cuda\n"),
         ("run.sh", "name=${1:-cuda}\n"),
         ("run.sh", "echo device cuda is used\n"),
+        ("pod.yaml", "args:\n  - --name\n  - cuda\n"),
+        ("pod.yaml", "env:\n  - name: TITLE\n    value: cuda\n"),
         ("Makefile", "cuda:\n\tmake -C csrc cuda\n"),
     ),
     ignores=(
