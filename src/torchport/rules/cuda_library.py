@@ -43,6 +43,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if library.status is not Support.WORKS or library.install:
             yield _import(module, sorted(statements, key=lambda one: one.lineno), library)
+            for one in statements:
+                yield from (_report(module, one, library, use) for use in _packages(one, library))
         else:  # only parts of it have to be spoken of
             for one in statements:
                 for use in sorted(_imported(one) & set(library.uses)):
@@ -95,6 +97,12 @@ def _imported(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.ImportFrom):
         return {f"{statement.module}.{alias.name}" for alias in statement.names} | {statement.module or ""}
     return {alias.name for alias in statement.names} if isinstance(statement, ast.Import) else set()
+
+
+def _packages(statement: ast.stmt, library: Library) -> list[str]:
+    """The packages of the library of which `uses` speaks as a whole and that a statement imports from."""
+    names = _imported(statement)
+    return sorted(use for use in library.uses if any(name.startswith(f"{use}.") for name in names))
 
 
 def _report(module: Module, node: ast.expr | ast.stmt, library: Library, use: str) -> Finding:
@@ -164,6 +172,7 @@ RULE = Rule(
         "from apex import amp\nmodel, opt = amp.initialize(model, opt)\n",
         "try:\n    import xformers.ops\nexcept ImportError:\n    xformers = None\n",
         "from numba import cuda\n",
+        "import apex.contrib.layer_norm\n",
     ),
     ignores=("import torchvision\n# cuda\n", "import numpy\n"),
 )
