@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import bisect
 import dataclasses
 import enum
@@ -111,25 +112,27 @@ def _speaking(text: SourceText) -> Iterator[tuple[int, str]]:
 
 def _proved(found: list[Mention], path: str, output: bytes, project: Definitions | None) -> list[Mention]:
     """The mentions with the proof of each name; a name without one is what a person has to decide about."""
+    proofs: dict[tuple[int, str], str] = {}
     try:
-        proofs = {
-            word: mention.proof
-            for mention in find_mentions(parse_module(path, output, project))
-            for word in re.split(r"\W+", mention.word)
-            if mention.proof and says_cuda(word)
-        }
+        for mention in find_mentions(parse_module(path, output, project)):
+            last = mention.node.lineno if isinstance(mention.node, _DEFINES) else mention.node.end_lineno
+            for word in filter(says_cuda, re.split(r"\W+", mention.word)):
+                for line in range(mention.node.lineno, (last or mention.node.lineno) + 1):
+                    proofs[line, word] = mention.proof
     except (SourceError, RecursionError, MemoryError):
         return found  # the finding about the file says all there is to say
     return [
-        dataclasses.replace(one, proof=_proof(one.word, proofs)) if one.meaning is Meaning.NAME else one
-        for one in found
+        dataclasses.replace(one, proof=_proof(one, proofs)) if one.meaning is Meaning.NAME else one for one in found
     ]
 
 
-def _proof(word: str, proofs: Mapping[str, str]) -> str:
-    """Why each part of a dotted word is harmless; empty where one of them has no proof."""
-    parts = [part for part in re.split(r"\W+", word) if says_cuda(part)]
-    known = [proofs.get(part, "") for part in parts]
+_DEFINES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def _proof(mention: Mention, proofs: Mapping[tuple[int, str], str]) -> str:
+    """Why each part of a dotted word in its line is harmless; empty where one of them has no proof."""
+    parts = [part for part in re.split(r"\W+", mention.word) if says_cuda(part)]
+    known = [proofs.get((mention.line, part), "") for part in parts]
     return "; ".join(dict.fromkeys(known)) if known and all(known) else ""
 
 

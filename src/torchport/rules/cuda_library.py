@@ -73,7 +73,7 @@ def _import(module: Module, statements: list[ast.stmt], library: Library) -> Fin
 
 
 def _severity(module: Module, node: ast.stmt, library: Library) -> Severity:
-    if _is_optional(module, node):
+    if is_optional(module, node):
         return Severity.INFO
     severity = _SEVERITY[library.status]
     if severity is Severity.ERROR and not module.names.scope_of(node).is_module:
@@ -117,7 +117,7 @@ def _hint(library: Library) -> str:
     return f"{library.note} Install: {library.install}" if library.install else library.note
 
 
-def _is_optional(module: Module, node: ast.stmt) -> bool:
+def is_optional(module: Module, node: ast.stmt) -> bool:
     """Whether the script asks first (`if is_x_available()`) or goes on without (`try: import x`)."""
     inner: ast.AST = node
     for above in module.names.iter_ancestors(node):

@@ -134,7 +134,7 @@ def _judge(module: Module, node: ast.Attribute, name: str, style: Style) -> Find
         edits,
         hint="Check this use." if review else "",
         safety=Safety.REVIEW if review else Safety.SAFE,
-        severity=Severity.WARNING if review else Severity.INFO,
+        severity=Severity.WARNING if review else None,
     )
 
 
@@ -168,10 +168,10 @@ def chain_edits(module: Module, node: ast.Attribute, name: str, target: str, sty
     """
     attributes: list[ast.Attribute] = []
     base: ast.expr = node
-    while isinstance(base, ast.Attribute):
+    while isinstance(base, ast.Attribute) and not module.names.is_torch_of_another(base):
         attributes.insert(0, base)
         base = base.value
-    meaning = module.resolve_name(base) or ""
+    meaning = "torch" if isinstance(base, ast.Attribute) else module.resolve_name(base) or ""
     start = convert_name(meaning, style).split(".")
     if style is Style.AGNOSTIC and meaning != "torch" and "(" in target:
         return []  # an alias of torch.cuda: where it is bound says what to do
@@ -266,6 +266,10 @@ RULE = Rule(
             "import torch\nif hasattr(torch, 'cuda') and hasattr(torch.cuda, 'amp'):\n    pass\n",
             "import torch\nif hasattr(torch, 'npu') and hasattr(torch.npu, 'amp'):\n    pass\n",
         ),
+        (
+            "import mod\nmod.torch.cuda.synchronize()\npatch(mod.torch.cuda, 'nvtx')\n",
+            "import mod\nmod.torch.npu.synchronize()\npatch(mod.torch.npu, 'nvtx')\n",
+        ),
         ("import torch\nd = torch.__dict__['cuda']\n", "import torch\nd = torch.__dict__['npu']\n"),
         (
             "import importlib\nm = importlib.import_module('torch.cuda.amp')\n",
@@ -308,6 +312,7 @@ RULE = Rule(
     ignores=(
         "import torch\nok = torch.npu.is_available()\n",
         "import numba\nnumba.cuda.synchronize()\n",
+        "import horovod.torch\nhorovod.torch.cuda.synchronize()\n",
         "import cupy as torch\ntorch.cuda.Device(0).use()\n",
         "import torch\nmodel.cuda_stream.synchronize()\n",
         "class torch:\n    class cuda:\n        pass\ntorch.cuda.is_available\n",

@@ -16,7 +16,8 @@ from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.api import find_api, load_apis
 from torchport.knowledge.libraries import load_libraries
 from torchport.rules import CUDA, Rule, Style
-from torchport.rules.plain_words import PlainWords
+from torchport.rules.cuda_library import is_optional
+from torchport.rules.plain_words import DEVICE_WORD, PlainWords
 from torchport.rules.receivers import FLAGS, Definition
 from torchport.source.defined import find_defined_names, says_cuda
 from torchport.source.module import Module
@@ -157,9 +158,38 @@ class _Seen:
             return Mention(node, name, f"what is used of {name} is spoken of where it is used")
         own = project.outside is not None and project.outside.is_projects(self._module.text.path, source)
         last = name.rpartition(".")[2]
+        if own or source.startswith("."):
+            for dotted in (source, name):
+                if says_cuda(dotted.rpartition(".")[2]) and self._is_compiled(dotted):
+                    message = f"no file of the project defines {dotted.lstrip('.')}: an extension for CUDA, by its name"
+                    optional = is_optional(self._module, node)
+                    severity = Severity.INFO if optional else Severity.WARNING
+                    return Mention(node, name, message=message, severity=severity)
         if own or source.startswith(".") or project.has_package(root) or (root != "torch" and last in self._defined):
             return Mention(node, name, "imported from the project itself")
         return Mention(node, name, message=f"nothing is known about {name} on the NPU")
+
+    def _is_compiled(self, name: str) -> bool:
+        """Whether a name that is imported from the project is neither a file of it nor bound in one."""
+        outside, path = self._module.project.outside, self._module.text.path
+        if outside is None:
+            return False
+        last = name.rpartition(".")[2]
+        parent = name.removesuffix(last)
+        parent = parent[:-1] if parent.strip(".") else parent
+        found = outside.locate_name(path, name)
+        if not parent or (found is not None and not found[1]):
+            return False
+        above = outside.locate_name(path, parent)
+        if above is None or above[1]:
+            return False  # nothing is known of what it is imported from
+        module = next(outside.find_modules(self._module, parent), None)
+        if module is None:
+            return False  # it cannot be parsed
+        bound = module.names.scopes[module.tree].bindings
+        return not (
+            last in bound or "__getattr__" in bound or module.names.stars or any(above[0].parent.glob(f"{last}.py*"))
+        )
 
     def examine_text(self, node: ast.Constant) -> Iterator[Mention]:
         module, text = self._module, str(node.value)
@@ -177,7 +207,7 @@ class _Seen:
         elif _TORCH.match(text):
             message = f"{text!r} names a thing of torch's in a text, which nothing here looks up"
             yield Mention(around, text, message=message)
-        elif word in self._defined:
+        elif word in self._defined and not DEVICE_WORD.fullmatch(text):
             yield Mention(around, text, self._defined[word])
         elif _PATH.fullmatch(text) or "://" in text:
             yield Mention(around, text, "a path")

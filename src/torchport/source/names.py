@@ -26,6 +26,8 @@ ScopeNode = (
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
+_OF_TORCH = frozenset({"cuda", "backends", "version"})  # modules that nothing else called torch has
+
 # Fields that hold words, not nodes; operators and contexts (ast.Load) are nodes, but one object for all places.
 _WORDS = frozenset(
     {"ctx", "op", "ops", "id", "attr", "arg", "kind", "conversion", "level", "simple", "type_comment", "module"}
@@ -203,6 +205,8 @@ class Names:
             return self._name_meaning(node)
         if isinstance(node, ast.Attribute):
             base = self.resolve_name(node.value)
+            if node.attr in _OF_TORCH and self.is_torch_of_another(node.value):
+                return f"torch.{node.attr}"
             return f"{base}.{node.attr}" if base else None
         if isinstance(node, ast.Call):
             return self._call_meaning(node)
@@ -217,6 +221,17 @@ class Names:
             if base.endswith(".__dict__"):
                 return f"{base.removesuffix('.__dict__')}.{node.slice.value}"
         return None
+
+    def is_torch_of_another(self, node: ast.expr) -> bool:
+        """Whether it is the torch that another module or an object holds: `mod.torch` in `mod.torch.cuda`.
+
+        A module of the name torch that is imported by its dotted name is its own: `import horovod.torch`.
+        """
+        if not isinstance(node, ast.Attribute) or node.attr != "torch":
+            return False
+        name = self.resolve_name(node)
+        imports = (one for one in self.nodes if isinstance(one, ast.Import))
+        return name is None or all(alias.name != name for one in imports for alias in one.names)
 
     def _name_meaning(self, node: ast.Name) -> str | None:
         found = self.find_bindings(node)
