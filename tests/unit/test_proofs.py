@@ -88,3 +88,31 @@ def test_proof_is_that_of_the_place(tmp_path: Path) -> None:
     files = {"a.py": "import scan_cuda\nprint('scan_cuda is fast')\nscan_cuda.fwd(1)\n"}
     known = proofs(project(tmp_path, files))
     assert known["a.py", 3, "scan_cuda.fwd"].startswith("imported from scan_cuda")
+
+
+SCRIPT = """WITH_CUDA=1
+if [ $WITH_CUDA = 1 ]; then
+  echo built with CUDA
+fi
+make -C csrc/cuda
+export NCCL_SOME_SWITCH=1
+python -c "import torch; print('CUDA:', torch.npu.is_available())"
+run --mark only_cuda_here
+"""
+
+
+def test_words_of_a_script_have_a_proof_or_a_finding(tmp_path: Path) -> None:
+    result = project(tmp_path, {"run.sh": SCRIPT})
+    assert said(result, "TP610", asks=False) == [("run.sh", 6), ("run.sh", 8)]
+    assert not said(result, "TP610")
+    known = proofs(result)
+    assert known["run.sh", 2, "WITH_CUDA"] == "defined in line 1"
+    assert known["run.sh", 3, "CUDA"] == "a part of a message"
+    assert known["run.sh", 5, "cuda"] == "a path"
+    assert "Python" in known["run.sh", 7, "CUDA"]
+    assert all(known.values())
+
+
+def test_a_line_with_another_finding_has_no_second(tmp_path: Path) -> None:
+    result = project(tmp_path, {"run.sh": "nvidia-smi\nexport CUDA_VISIBLE_DEVICES=0 MARK=only_cuda\n"})
+    assert not said(result, "TP610", asks=False)

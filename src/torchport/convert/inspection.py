@@ -14,6 +14,7 @@ from torchport.convert.embedded import inspect_programs
 from torchport.findings import Finding, Location, Safety, Severity
 from torchport.rules import Rule, Style, list_rules
 from torchport.rules.files import TextFile, file_rules
+from torchport.rules.files.unexplained_words import RULE as _WORDS_RULE
 from torchport.rules.kernel_guards import find_kernel_guards
 from torchport.rules.lightning_accelerator import find_lightning_devices
 from torchport.rules.npu_branches import find_npu_ranges, is_in_ranges
@@ -251,15 +252,21 @@ def _inspect_text(
         return module, _inspect(module, style, ignore)
 
     embedded = inspect_programs(file, inspect)
-    yield from (finding for finding in embedded.findings if not _is_ignored(file, finding, ignore))
+    found = list(embedded.findings)
     lines = _lines_between(file, embedded.ranges)
     for rule in file_rules():
         if file.kind in rule.kinds:
-            for finding in rule.check(file, style):
-                where = finding.location
-                inside = where is not None and any(start <= (where.line, where.column) < end for start, end in lines)
-                if not inside and not _is_ignored(file, finding, ignore):
-                    yield finding
+            found += (finding for finding in rule.check(file, style) if not _is_between(finding, lines))
+    spoken = {one.location.line for one in found if one.location is not None and one.code != _WORDS_RULE.code}
+    for finding in found:
+        alone = finding.code != _WORDS_RULE.code or finding.location is None or finding.location.line not in spoken
+        if alone and not _is_ignored(file, finding, ignore):
+            yield finding
+
+
+def _is_between(finding: Finding, ranges: list[tuple[tuple[int, int], tuple[int, int]]]) -> bool:
+    where = finding.location
+    return where is not None and any(start <= (where.line, where.column) < end for start, end in ranges)
 
 
 def _lines_between(file: TextFile, ranges: Iterable[tuple[int, int]]) -> list[tuple[tuple[int, int], tuple[int, int]]]:

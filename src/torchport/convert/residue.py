@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from torchport.convert.inspection import parse_module
 from torchport.findings import Finding, Severity
-from torchport.rules.files import LONGEST_LINE
+from torchport.rules.files import LONGEST_LINE, TextFile
+from torchport.rules.files.unexplained_words import KINDS, find_own_names, prove_word
 from torchport.rules.unexplained import find_mentions
 from torchport.source.defined import CUDA, PLAIN, says_cuda
 from torchport.source.definitions import Definitions
+from torchport.source.embedded import find_programs
 from torchport.source.kinds import Kind, is_comment, kind_of
 from torchport.source.notebook import Notebook
 from torchport.source.text import SourceError, SourceText
@@ -96,7 +98,24 @@ def find_residue(
     ]
     if (kind_of(path) or Kind.PYTHON) is Kind.PYTHON and any(one.meaning is Meaning.NAME for one in all_):
         all_ = _proved(all_, path, output, project)
+    elif (kind := kind_of(path)) in KINDS and any(one.meaning is Meaning.NAME for one in all_):
+        all_ = _proved_in_text(all_, text, TextFile(path, output, kind))
     return tuple(all_)
+
+
+def _proved_in_text(found: list[Mention], text: SourceText, file: TextFile) -> list[Mention]:
+    """The mentions in a script or a configuration, each name with its proof in the same file."""
+    known = find_own_names(file)
+    starts = list(itertools.accumulate(map(len, text.lines), initial=0))
+    ranges = [(one.start, one.end) for one in find_programs(text.text, file.kind)]
+
+    def prove(one: Mention) -> str:
+        at = one.column - 1
+        if any(start <= starts[one.line - 1] + at < end for start, end in ranges):
+            return "in a Python program, which the rules for Python have seen"
+        return prove_word(text.lines[one.line - 1], (at, at + len(one.word)), known)
+
+    return [dataclasses.replace(one, proof=prove(one)) if one.meaning is Meaning.NAME else one for one in found]
 
 
 def _speaking(text: SourceText) -> Iterator[tuple[int, str]]:

@@ -35,6 +35,7 @@ _SETS = re.compile(r"(?<![\w$-])([A-Z][A-Z0-9_]*)=(?!=)")
 _START = re.compile(r"\s*(?:(?:export|env|set)\s+)?(?:[A-Z][A-Z0-9_]*=\S*\s*)+")
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|%[sdi]")
 _TOOLS = "TP603"
+_WHOLE_FILES = "TP610"  # says which words a file does not define
 _LONGEST = 5_000
 
 
@@ -114,7 +115,7 @@ def _in_shell(module: Module, literal: Literal, style: Style) -> Iterator[Findin
     plain = _PLACEHOLDER.sub(lambda found: "0" * len(found[0]), text)
     encoding = module.text.encoding
     for rule in file_rules():
-        if Kind.SHELL not in rule.kinds:
+        if Kind.SHELL not in rule.kinds or rule.code == _WHOLE_FILES:
             continue
         for one in rule.check(TextFile(module.text.path, plain.encode(encoding), Kind.SHELL), style):
             where = one.location
