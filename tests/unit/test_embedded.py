@@ -41,7 +41,7 @@ python -W ignore -c "import torch; import torch_npu; \
   assert torch.npu.is_available(), \
   'none'"
 """
-# What has to become of the words of a program when they are Python's.
+# The edits of a program's words when they are Python's.
 NEW = (
     ("import torch; ", "import torch; import torch_npu; "),
     ("torch.cuda", "torch.npu"),

@@ -28,7 +28,7 @@ class Embedded:
 def inspect_programs(
     file: TextFile, inspect: Callable[[str, bytes], tuple[Module, Iterable[Finding]] | None]
 ) -> Embedded:
-    """What `inspect` finds in each program, at its place in the file.
+    """Findings of `inspect` on each program, at their places in the file.
 
     An edit is kept only if the program that is read from the edited file is the edited program, so that the shell's
     quotes around it still hold. Without that the finding is for a person.

@@ -243,7 +243,7 @@ def _inspect_notebook(
 def _inspect_text(
     file: TextFile, style: Style, ignore: frozenset[str], project: Definitions | None
 ) -> Iterator[Finding]:
-    """What the rules for this kind of file find, and of the Python programs in it what the rules for Python find."""
+    """Findings of the rules for this kind of file, and of the rules for Python on the programs in it."""
 
     def inspect(path: str, code: bytes) -> tuple[Module, list[Finding]] | None:
         if not _may_concern(code, Kind.PYTHON):

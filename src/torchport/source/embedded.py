@@ -1,8 +1,8 @@
 """Python code inside other text: `python -c "..."`, here-documents, lists of arguments, blocks of YAML.
 
 A program is given as Python sees it, after the shell's quotes, and with the place in the file of each of its
-characters, so that an edit of the code becomes an edit of the file. What the shell, make or a workflow puts in when it
-runs (`$RANK`, `$(DEVICE)`, `${{ matrix.x }}`) stands as zeros or as a name, and has no place.
+characters, so that an edit of the code becomes an edit of the file. A value that the shell, make or a workflow
+puts in (`$RANK`, `$(DEVICE)`, `${{ matrix.x }}`) stands as zeros or as a name, and has no place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchport.source.kinds import Kind, is_comment
 _LONGEST = 50_000  # characters of one program
 _MOST = 500  # programs of one file
 
-# What is put in later: ${{ x }} of workflows, $VAR and ${VAR} and $(x), doubled in a Makefile, and `x`.
+# Values that are put in later: ${{ x }} of workflows, $VAR and ${VAR} and $(x), doubled in a Makefile, and `x`.
 _FILLED = re.compile(r"\$\{\{.*?\}\}|\$?\$\{[^}\n]*\}|\$?\$\([^()\n]*\)|\$?\$[A-Za-z_]\w*|\$?\$[0-9@*#?!$<^]|`[^`\n]*`")
 _OF_MAKE = re.compile(r"\$\{\{.*?\}\}|\$\(\w+\)|\$\{\w+\}")  # also between single quotes
 _SAYS_PYTHON = re.compile(r"python|(?<![A-Z])PY(?:EXE|BIN)?\b|/dev/stdin|\.py\b", re.IGNORECASE)
@@ -160,7 +160,7 @@ def _in_comment(text: str, at: int, kind: Kind) -> bool:
 
 
 def _read_argument(text: str, at: int) -> Iterator[_Read]:
-    """What follows `-c` on a line for a shell: a word, or its first part, if a line for another shell ends there."""
+    """The argument of `-c` on a line for a shell: a word, or its first part, if a line for another shell ends there."""
     if text.startswith('\\"', at):
         yield from _read_nested(text, at)
         return

@@ -14,7 +14,7 @@ from torchport.source.kinds import Kind, is_comment
 
 KINDS = frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML, Kind.JSON, Kind.SETTINGS, Kind.PACKAGES})
 _WORD = re.compile(r"[\w.-]{1,300}")
-# What a file defines: KEY: of YAML and JSON, NAME= and NAME := of a shell and of make, NAME(), target:, --option
+# Definitions: KEY: of YAML and JSON, NAME= and NAME := of a shell and of make, NAME(), target:, --option
 _DEFINES = re.compile(
     r"""(?:^|[\s{,;"'(])(?:-D)?(?P<name>[A-Za-z_][\w.-]*)["']?(?:[ \t]*(?::(?![/\w])|[:?+]?=)|\(\))"""
     r"""|--(?P<option>[\w-]+)""",

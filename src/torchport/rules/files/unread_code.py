@@ -37,7 +37,7 @@ RULE = FileRule(
     title="Python in launch scripts that cannot be read",
     safety=Safety.REPORT,
     severity=Severity.WARNING,
-    why="What a launch script gives to Python runs as any other code. torchport converts the code of `python -c` and "
+    why="Code that a launch script gives to Python runs as any other. torchport converts the code of `python -c` and "
     "of here-documents; where a shell puts it together from pieces, it cannot.",
     reference="https://github.com/Ascend/pytorch",
     kinds=frozenset({Kind.SHELL, Kind.DOCKER, Kind.YAML}),
