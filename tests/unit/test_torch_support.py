@@ -84,7 +84,8 @@ def test_most_is_native() -> None:
         ("import torch\nw = torch.linalg.eigh(x)\n", [("TP701", 2)]),
         ("from torch import linalg as la\nw = la.eigh(x)\n", [("TP701", 2)]),
         ("from torch.linalg import eigh\n", [("TP701", 1)]),
-        ("import torch\ne = torch.symeig(x)\n", [("TP703", 2)]),
+        ("import torch\ne = torch.symeig(x)\n", [("TP704", 2)]),
+        ("import torch\nx = torch.load(f)\n", [("TP706", 2)]),
         ("import torch\ne = torch.no_such_thing(x)\n", [("TP703", 2)]),
         ("from torch.nn import NoSuchLayer\n", [("TP703", 1)]),
     ],
@@ -106,6 +107,7 @@ def test_reported(tmp_path: Path, text: str, expected: list[tuple[str, int]]) ->
         "import torch\ntorch.float32, torch.Size, torch.no_grad(), torch.long, torch.pi, torch._C._x, torch.ops.a.b\n",
         "class torch:\n    linalg = None\ntorch.linalg.eigh\n",
         "import numpy as torch\ntorch.linalg.eigh(x)\n",
+        "import torch\na = torch.load(f, weights_only=True), torch.load(f, weights_only=False), torch.load(f, **options)\n",
         "import torch\ntorch.cuda.no_such_thing\n",
     ],
 )

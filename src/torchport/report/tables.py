@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from torchport.findings import Finding, Result, Severity
 
 _ON_CPU, _ON_ONE = "TP701", "TP202"  # computed on the CPU; does nothing on one NPU, fails on several
-_APIS = ("TP101", "TP102", _ON_ONE, _ON_CPU, "TP702", "TP703")
+_GONE = "TP704"  # torch does not have it any more: nothing about the NPU
+_APIS = ("TP101", "TP102", _ON_ONE, _ON_CPU, "TP702", "TP703", _GONE)
 _PLACE = ("File", "Start Line", "End Line")
 
 
@@ -27,7 +28,7 @@ def render_csv_tables(result: Result) -> dict[str, str]:
             (
                 [*_place(one), _source(one), one.hint]
                 for one in api
-                if one.severity is Severity.ERROR or one.code in (_ON_CPU, _ON_ONE)
+                if (one.severity is Severity.ERROR and one.code != _GONE) or one.code in (_ON_CPU, _ON_ONE)
             ),
         ),
         "unknown_api.csv": _csv(
@@ -35,7 +36,7 @@ def render_csv_tables(result: Result) -> dict[str, str]:
             (
                 [*_place(one), _source(one), one.hint]
                 for one in api
-                if one.severity is Severity.WARNING and one.code != _ON_ONE
+                if (one.severity is Severity.WARNING and one.code != _ON_ONE) or one.code == _GONE
             ),
         ),
         "cuda_op_list.csv": _csv(

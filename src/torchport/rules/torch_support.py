@@ -1,4 +1,4 @@
-"""TP701 to TP703: functions and modules of torch that torch_npu computes on the CPU or refuses, and unknown names.
+"""TP701 to TP703, TP706: functions of torch that torch_npu computes on the CPU or refuses, unknown names, a default.
 
 Nothing here has a fix; `convert` reports what is refused alone, `analyze` all of it. Only names that are proven to be
 torch's count, and only what was measured (`knowledge.support`); a method that runs on whatever a variable holds is
@@ -14,20 +14,22 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge import support
+from torchport.knowledge.removed import find_removed_module
 from torchport.knowledge.support import How
 from torchport.rules import Rule, Style
+from torchport.rules.other_way import find_asked_words, has_other_way, runs_at_import
 from torchport.source.module import Module
 
 NAMES_TORCH = re.compile(rb"\btorch\b")
 _OURS = ("torch.cuda", "torch.npu", "torch.backends")  # TP101 knows them
-_GUARDS = ("builtins.hasattr", "builtins.getattr")
 
 
 def check_module(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
     """A finding for each use of a name that torch_npu does not simply compute; imports count as uses."""
-    guarded = _guarded(module)
+    yield from _loads(module)
+    guarded = find_asked_words(module)
     for node, name in _uses(module):
-        if name.startswith(_OURS) or _is_tried(module, node):
+        if name.startswith(_OURS) or has_other_way(module, node):
             continue
         found = support.find_measured_api(name)
         if found is not None and found.how is How.FALLBACK:
@@ -36,8 +38,10 @@ def check_module(module: Module, style: Style = Style.NPU) -> Iterator[Finding]:
             yield REFUSED.make_finding(
                 module, node, f"{name} is refused by torch_npu {support.read_measured_versions()[1]}", hint=_REFUSED
             )
-        elif name in support.load_removed_names() or (
-            support.has_public_name(name) is False and name.split(".")[-1] not in guarded
+        elif (
+            support.has_public_name(name) is False
+            and name.split(".")[-1] not in guarded
+            and find_removed_module(name) is None  # TP704 speaks of it
         ):
             yield _unknown(module, node, name)
 
@@ -65,6 +69,17 @@ def _uses(module: Module) -> Iterator[tuple[ast.Attribute | ast.ImportFrom, str]
             yield from ((node, f"{node.module}.{alias.name}") for alias in node.names if alias.name != "*")
 
 
+def _loads(module: Module) -> Iterator[Finding]:
+    """Calls of torch.load that take the default of weights_only, which was another before torch 2.6."""
+    for call in module.iter_nodes(ast.Call):
+        if module.resolve_name(call.func) == "torch.load" and not has_other_way(module, call):
+            given = {keyword.arg for keyword in call.keywords}
+            if not given & {"weights_only", "pickle_module", None}:
+                yield DEFAULT.make_finding(
+                    module, call, "torch.load takes tensors and plain containers alone since torch 2.6", hint=_LOADS
+                )
+
+
 def _on_cpu(module: Module, node: ast.Attribute | ast.ImportFrom, name: str, operators: tuple[str, ...]) -> Finding:
     which = f" (aten::{', aten::'.join(operators)})" if operators else ""
     return ON_CPU.make_finding(
@@ -77,33 +92,10 @@ def _on_cpu(module: Module, node: ast.Attribute | ast.ImportFrom, name: str, ope
 
 def _unknown(module: Module, node: ast.Attribute | ast.ImportFrom, name: str) -> Finding:
     torch, torch_npu = support.read_measured_versions()
-    instead = support.load_removed_names().get(name)
-    if instead:
-        message, hint = f"{name} was removed from torch", f"Use {' or '.join(instead)}."
-    else:
-        message = f"torch {torch} has no {name}"
-        hint = f"torch_npu {torch_npu} needs torch {torch}: look up what replaced the name."
-    return UNKNOWN.make_finding(module, node, message, hint=hint)
-
-
-def _guarded(module: Module) -> set[str]:
-    """Words that the file asks for before it uses them: `hasattr(torch, "compile")`."""
-    return {
-        argument.value
-        for call in module.iter_nodes(ast.Call)
-        if module.resolve_name(call.func) in _GUARDS
-        for argument in call.args[1:2]
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    }
-
-
-def _is_tried(module: Module, node: ast.AST) -> bool:
-    """Whether the name stands in a `try` with an `except`, or in a branch on a version: the script has another way."""
-    return any(
-        (isinstance(above, ast.Try) and bool(above.handlers))
-        or (isinstance(above, ast.If) and "version" in ast.dump(above.test).lower())
-        for above in module.names.iter_ancestors(node)
-    )
+    message = f"torch {torch} has no {name}"
+    hint = f"torch_npu {torch_npu} needs torch {torch}: look up what replaced the name."
+    stops = isinstance(node, ast.ImportFrom) and runs_at_import(module, node)
+    return UNKNOWN.make_finding(module, node, message, hint=hint, evidence={"stops": "import"} if stops else {})
 
 
 _ON_CPU = (
@@ -111,6 +103,10 @@ _ON_CPU = (
     "that does not matter; inside, compute it another way or on the CPU from the start."
 )
 _REFUSED = "No dtype that was tried is taken. Compute it on the CPU, or another way."
+_LOADS = (
+    "Weights and state_dicts load. A file that holds other objects (a whole model, an argparse.Namespace) is refused: "
+    "if you trust it, say weights_only=False."
+)
 _DOCUMENTATION = "https://github.com/Ascend/pytorch"
 
 
@@ -137,6 +133,13 @@ UNKNOWN = _rule(
     "torch does not have the name (analyze)",
     Severity.WARNING,
     "The script was written for another version of torch than the one that torch_npu needs.",
-    ("import torch\ne, v = torch.symeig(x)\n", "import torch\nx = torch.no_such_function(1)\n"),
+    ("import torch\nx = torch.no_such_function(1)\n",),
 )
-SUPPORT: tuple[Rule, ...] = (ON_CPU, REFUSED, UNKNOWN)
+DEFAULT = _rule(
+    "TP706",
+    "a default of torch has changed (analyze)",
+    Severity.INFO,
+    "weights_only was False before torch 2.6, and torch.load ran what a file names. That is so on any device.",
+    ("import torch\nx = torch.load('model.pth')\n",),
+)
+SUPPORT: tuple[Rule, ...] = (ON_CPU, REFUSED, UNKNOWN, DEFAULT)

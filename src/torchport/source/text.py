@@ -20,6 +20,7 @@ from torchport.findings import Location
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _OTHER_ENDS = "\v\f\x1c\x1d\x1e"  # at which str.splitlines ends a line, too
+_ASYNC = re.compile(r"\basync\s*=")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
@@ -80,6 +81,8 @@ class SourceText:
                 return ast.parse(self.text)
         except SyntaxError as error:
             place = f": {error.text.strip()[:80]}" if error.text else ""
+            if _ASYNC.search(error.text or ""):
+                place += " (async is a word of Python since 3.7; torch calls the argument non_blocking)"
             raise SourceError("TP901", f"{error.msg}{place}", error.lineno or 1, error.offset or 1) from error
         except ValueError as error:  # NUL bytes, lone surrogates
             raise SourceError("TP901", str(error)) from error
