@@ -7,9 +7,10 @@ examples:
   torchport analyze train.py --run -- --epochs 1     run its first steps on the CPU, judge every operator
 
 Every use of CUDA is listed with what becomes of it: done by `torchport convert`, done but to be reviewed, a decision
-for you, or a blocker; and functions of torch that torch_npu computes on the CPU, refuses, or does not have. Nothing
-of the project is imported or run, but for --run. `[tool.torchport]` in its pyproject.toml leaves out codes and paths
-(`torchport check -h`). The exit code is 1 where something is left to do.
+for you, or a blocker; and functions of torch that torch_npu computes on the CPU, refuses, or does not have. Code that
+is too old for the torch of today, whatever the device, is counted by itself. Nothing of the project is imported or
+run, but for --run. `[tool.torchport]` in its pyproject.toml leaves out codes and paths (`torchport check -h`). The
+exit code is 1 where something is left to do.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from torchport.convert.output import Planned
 from torchport.convert.project import for_people, format_count
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, write_atomically
-from torchport.report import render_findings
+from torchport.report import format_old_code, render_findings
 from torchport.report.html import render_page
 from torchport.report.tables import render_csv_tables
 from torchport.report.verdict import describe_npu_path
@@ -217,7 +217,7 @@ def exit_code(result: Result) -> int:
     if any(finding.code == "TP903" for finding in result.findings):
         return 3
     summary: Summary = result.data["summary"]
-    return 1 if summary.left else 0
+    return 1 if summary.left or summary.old.left else 0
 
 
 def _said(result: Result, arguments: argparse.Namespace) -> tuple[Finding, ...]:
@@ -231,6 +231,7 @@ def _text(result: Result, arguments: argparse.Namespace) -> str:
     return (
         describe_npu_path(summary)
         + render_findings(_said(result, arguments))
+        + (f"{format_old_code(summary.old)}\n" if summary.old.places else "")
         + f"{len(changed)} of {format_count(summary.files, 'file')} changed{where}: "
         + f"{format_count(summary.automatic, 'safe change')}, {summary.review} to review, "
         + f"{format_count(summary.decisions, 'decision')} left, {format_count(summary.blockers, 'blocker')}\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from torchport.convert.inspection import KEPT_FOR_NPU
 from torchport.findings import Finding, Safety, Severity
-from torchport.results.conversion import Summary
+from torchport.knowledge.removed import read_versions
+from torchport.results.conversion import OldCode, Summary, is_old_code
 from torchport.source.kinds import kind_of
 from torchport.source.project import display_name, is_foreign, is_python, iter_files
 from torchport.source.settings import Settings
@@ -38,13 +39,16 @@ _HOURS = {"review": (0.05, 0.1), "decisions": (0.2, 0.5), "blockers": (2.0, 16.0
 
 def summarize_findings(findings: Iterable[Finding], file_count: int) -> Summary:
     """Counts for people and for the next step, and an estimate of the work that is left."""
-    found = list(findings)
+    everything = list(findings)
+    old = [finding for finding in everything if is_old_code(finding.code) and finding.severity is not Severity.INFO]
+    found = [finding for finding in everything if not is_old_code(finding.code)]
     left = {
         "review": [finding for finding in found if finding.fix and finding.safety is Safety.REVIEW],
         "decisions": [finding for finding in found if needs_decision(finding)],
         "blockers": [finding for finding in found if not finding.fix and finding.severity is Severity.ERROR],
     }
-    pieces = {kind: len({(one.code, one.message) for one in some}) for kind, some in left.items()}
+    work = {**left, "decisions": [*left["decisions"], *(one for one in old if not one.fix)]}
+    pieces = {kind: len({(one.code, one.message) for one in some}) for kind, some in work.items()}
     return Summary(
         files=file_count,
         automatic=sum(1 for finding in found if finding.fix and finding.safety is Safety.SAFE),
@@ -52,9 +56,25 @@ def summarize_findings(findings: Iterable[Finding], file_count: int) -> Summary:
         decisions=len(left["decisions"]),
         blockers=len(left["blockers"]),
         effort_hours=tuple(round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)),
-        rules=dict(sorted(Counter(finding.code for finding in found).items())),
-        npu_path=tuple(_list_kept_for_npu(found)),
+        rules=dict(sorted(Counter(finding.code for finding in everything).items())),
+        npu_path=tuple(_list_kept_for_npu(everything)),
+        old=OldCode(
+            changes=sum(1 for finding in old if finding.fix),
+            left=sum(1 for finding in old if not finding.fix),
+            unimportable=_list_unimportable(old),
+            torch=read_versions()["torch"] if old else "",
+        ),
     )
+
+
+def _list_unimportable(old: Iterable[Finding]) -> tuple[str, ...]:
+    """The first place of each file at which an import of it stops."""
+    first: dict[str, int] = {}
+    for finding in old:
+        if finding.evidence.get("stops") == "import" and finding.location is not None:
+            where = finding.location
+            first[where.path] = min(where.line, first.get(where.path, where.line))
+    return tuple(f"{path}:{line}" for path, line in first.items())
 
 
 def _list_kept_for_npu(findings: Iterable[Finding]) -> Iterator[str]:

@@ -6,10 +6,11 @@ from torchport.report.operators import render_operators
 from torchport.report.port import render_compare, render_port
 from torchport.report.prediction import render_prediction
 from torchport.report.terminal import escape_unprintable, render_findings
-from torchport.report.verdict import render_verdict
+from torchport.report.verdict import format_old_code, render_verdict
 
 __all__ = [
     "escape_unprintable",
+    "format_old_code",
     "render_compare",
     "render_comparison",
     "render_diagnosis",

@@ -13,30 +13,38 @@ from torchport.findings import Result, Severity
 from torchport.report.diagnosis import judge_diagnosis
 from torchport.report.wording import classify_verdict, format_count, format_sentence
 from torchport.results.comparison import Comparison
-from torchport.results.conversion import Summary
+from torchport.results.conversion import OldCode, Summary, is_old_code
 from torchport.results.port import Port
 
 _PYTHON = re.compile(r"python[\d.]*")
 _SCRIPTS = (".py", ".ipynb")
+_NAMED = 3  # files that cannot be imported, by name
 
 
 def render_verdict(result: Result) -> str:
     """The answer for a terminal: what is automatic, what blocks, how much work is left, what to do next."""
     summary: Summary = result.data["summary"]
     done, left = summary.changes, summary.left
-    _, text, _ = judge_result(result)
+    _, text, _ = _judge_port(summary)
+    old = summary.old.places > 0
+    if old:
+        text = _of_cuda(text)
     lines = [
-        f"{format_count(summary.files, 'file')}: {_are(summary.automatic, 'change')} automatic, {summary.review} "
-        f"automatic but to be reviewed, {_are(summary.decisions, '')} for you to decide, {summary.blockers} "
+        *([f"{format_old_code(summary.old)}."] if old else []),
+        f"{'CUDA to NPU: ' if old else ''}{format_count(summary.files, 'file')}: "
+        f"{_are(summary.automatic, 'change')} automatic, {summary.review} automatic but to be reviewed, "
+        f"{_are(summary.decisions, '')} for you to decide, {summary.blockers} "
         f"{'blocks' if summary.blockers == 1 else 'block'} the port",
         f"{text}." + (f" {100 * done // (done + left)} % of the places are automatic." if done + left else ""),
     ]
     blocking = Counter(
-        finding.code for finding in result.findings if finding.severity is Severity.ERROR and not finding.fix
+        finding.code
+        for finding in result.findings
+        if finding.severity is Severity.ERROR and not finding.fix and not is_old_code(finding.code)
     )
     if blocking:
         lines.append("blocks: " + ", ".join(f"{code} ({times})" for code, times in blocking.most_common()))
-    if left or summary.review:
+    if left or summary.review or summary.old.left:
         lines.append(f"work left, as an order of magnitude: {format_effort(summary)}")
     lines += [f"next: {step}" for step in list_next_commands(result)]
     return "\n".join(lines) + "\n"
@@ -69,7 +77,37 @@ def format_effort(summary: Summary) -> str:
     return f"{'–'.join(dict.fromkeys(words))} h" if summary.effort_hours[1] else "none"
 
 
+def format_old_code(old: OldCode) -> str:
+    """Code that is too old for the torch of today: how many places, who changes them, and what cannot be imported."""
+    version, places, left = ".".join(old.torch.split(".")[:2]), old.places, old.left
+    text = (
+        f"Old torch: {format_count(places, 'place')} {'needs' if places == 1 else 'need'} a change for torch {version} "
+        f"and the packages beside it, whatever the device; convert makes {old.changes}, {_are(left, '')} left to you"
+    )
+    stuck = old.unimportable
+    if stuck:
+        more = f" and {len(stuck) - _NAMED} more" if len(stuck) > _NAMED else ""
+        text += (
+            f"; {format_count(len(stuck), 'file')} cannot be imported as {'it is' if len(stuck) == 1 else 'they are'}: "
+        )
+        text += ", ".join(stuck[:_NAMED]) + more
+    return text
+
+
 def _static(summary: Summary) -> tuple[str, str, str]:
+    """The old code comes first, as nothing runs before it is changed."""
+    kind, text, grounds = _judge_port(summary)
+    if not summary.old.places:
+        return kind, text, grounds
+    worse = kind if kind == "bad" else "bad" if summary.old.left else "open"
+    return worse, format_old_code(summary.old), f"{_of_cuda(text)}. {grounds}".strip()
+
+
+def _of_cuda(text: str) -> str:
+    return f"Of CUDA, {text[:1].lower()}{text[1:]}"
+
+
+def _judge_port(summary: Summary) -> tuple[str, str, str]:
     blockers, decisions, known = summary.blockers, summary.decisions, describe_npu_path(summary).rstrip()
     left = (
         f"{format_count(decisions, 'place')} more {'needs' if decisions == 1 else 'need'} a decision."

@@ -83,6 +83,8 @@ def _tiles(result: Result[Any]) -> Iterator[tuple[str, str, str]]:
 
 def _summary(summary: Summary, *, only_some: bool = False) -> Iterator[tuple[str, str, str]]:
     """The counts of findings; with `only_some` without those that are 0."""
+    if summary.old.places:
+        yield f"{summary.old.places:,}", "places of old torch", "bad" if summary.old.left else ""
     words = {
         "files": "files",
         "automatic": "safe changes",
