@@ -49,7 +49,7 @@ FILES: dict[str, tuple[bytes, str | None]] = {
     "quotes.py": (b"# cuda\n'''" + b"x'" * 100_000 + b"\n", "TP901"),
     "deep.json": (b'{"device": "cuda", "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", None),
     "deep.ipynb": (b'{"cells": ' + b"[" * 500_000 + b'"cuda"' + b"]" * 500_000 + b"}", None),
-    "unclosed.ipynb": (b'{"cells": [{"cell_type": "code", "source": ["cuda', None),
+    "unclosed.ipynb": (b'{"cells": [{"cell_type": "code", "source": ["cuda', "TP901"),
     "unbalanced.ipynb": (b'{"cells": []}}}}} "cuda"', "TP901"),
     "cells.ipynb": (notebook(*["x.cuda()\n"] * 2_000).encode(), None),
     "escapes.ipynb": (notebook("# cuda\n" + "\\u" * 100_000).encode(), "TP901"),

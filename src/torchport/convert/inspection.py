@@ -122,11 +122,13 @@ def _unparsed(path: str, error: SourceError | RecursionError | MemoryError) -> F
 
 
 def report_unreadable(data: bytes, path: str) -> tuple[Finding, ...]:
-    """The finding on a Python file that cannot be parsed, whether or not it names CUDA; nothing for another file."""
-    if kind_of(path) not in (None, Kind.PYTHON) or len(data) > LARGEST:
+    """The finding on a Python file or notebook that cannot be parsed, whether or not it names CUDA; nothing for another
+    file."""
+    kind = kind_of(path) or Kind.PYTHON
+    if kind not in (Kind.PYTHON, Kind.NOTEBOOK) or len(data) > LARGEST:
         return ()
     try:
-        Module(path, data)
+        (Module if kind is Kind.PYTHON else Notebook)(path, data)
     except (SourceError, RecursionError, MemoryError) as error:
         return (_unparsed(path, error),)
     return ()

@@ -12,6 +12,7 @@ from torchport.convert.diff import unified_diff
 from torchport.convert.output import Planned, write_output
 from torchport.convert.project import list_convertible_files, summarize_findings
 from torchport.convert.residue import Meaning
+from torchport.convert.something_read import require_something_read
 from torchport.convert.stages import Extras
 from torchport.convert.trial import take_back_broken
 from torchport.convert.workers import Converted, convert_files
@@ -61,13 +62,17 @@ def _residue(converted: list[Converted]) -> dict[str, Any]:
 def convert_project(
     root: Path, style: Style, extras: Extras | None = None, apart_from: Path | None = None
 ) -> list[Converted]:
-    """Convert every source at or below `root` as the project's settings say; nothing is written."""
+    """Convert every source at or below `root` as the project's settings say; nothing is written.
+
+    Raises TorchportError where nothing was read that an answer could be about.
+    """
     settings = settings_of(root)
     if settings.ignore or root.is_file():
         extras = extras or Extras()
         ignore = extras.ignore | settings.ignore
         extras = dataclasses.replace(extras, ignore=ignore, asked_for=root.is_file())
     converted = list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
+    require_something_read(root, converted, apart_from)
     if extras is not None and extras.tries:
         return take_back_broken(root, converted, apart_from=apart_from)
     return converted

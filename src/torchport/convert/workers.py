@@ -85,7 +85,7 @@ def convert_file(
     conversion = convert_in_stages(
         data, name, extras, project, lambda data: convert_source(data, name, style, project, extras.ignore)
     )
-    if extras.asked_for and not conversion.findings:
+    if not conversion.findings and (extras.asked_for or kind_of(name) is Kind.NOTEBOOK):
         conversion = dataclasses.replace(conversion, findings=report_unreadable(data, name))
     done = Converted(
         path,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 from torchport.errors import TorchportError
-from torchport.source.notebook import Notebook, is_timed
+from torchport.source.notebook import RENEW, Notebook, find_notebook_fault, is_timed
 from torchport.source.text import SourceError
 
 
@@ -39,15 +38,9 @@ def locate_cell_line(data: bytes, line: int) -> str:
 
 def read_code_cells(data: bytes) -> list[Cell]:
     """The code cells, in their order. Raises TorchportError for what is not a notebook."""
-    try:
-        content = json.loads(data)
-    except ValueError as error:
-        raise TorchportError(f"the notebook is not JSON: {error}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
-        raise TorchportError(
-            "the notebook has no cells",
-            hint="Notebooks of format 3 and older: `jupyter nbconvert --to notebook` renews them.",
-        )
+    fault = find_notebook_fault(data)
+    if fault:
+        raise TorchportError(fault, hint=RENEW if fault.endswith("no cells") else "")
     try:
         notebook = Notebook("", data)
     except SourceError as error:

@@ -30,6 +30,8 @@ _SHELL_LINE = re.compile(r"[ \t]*(?:!|%(?:env|set_env|run)(?=[ \t])|%(?=(?:pip3?
 _STATEMENT = re.compile(r"%(?:time|timeit|prun|memit)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+(?=[^\s-])")
 _MAGIC = re.compile(r"^([ \t]*+)([%!?].*|[^\n'\"#]*\?{1,2}[ \t]*)$", re.MULTILINE)
 
+RENEW = "Notebooks of format 3 and older: `jupyter nbconvert --to notebook` renews them."
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Piece:
@@ -45,7 +47,7 @@ class Piece:
 class Notebook:
     """The code of a notebook; `shell` has what its cells give to a shell, at the same offsets.
 
-    Raises SourceError (TP902, TP901) for what is not JSON text.
+    Raises SourceError (TP902, TP901) for what is not JSON text, and for a notebook without a list of cells.
     """
 
     def __init__(self, path: str, data: bytes) -> None:
@@ -53,6 +55,9 @@ class Notebook:
             self._file = data.decode("utf-8")
         except UnicodeDecodeError as error:
             raise SourceError("TP902", f"a notebook is UTF-8, and this is not: {error}") from error
+        fault = find_notebook_fault(data)
+        if fault:
+            raise SourceError("TP901", fault)
         # The characters of more than one byte, and how many bytes more than characters there are up to each.
         self._wide = [match.start() for match in _NOT_ASCII.finditer(self._file)]
         more = (len(self._file[at].encode("utf-8", "surrogatepass")) - 1 for at in self._wide)
@@ -134,6 +139,23 @@ class Notebook:
     def _bytes(self, character: int) -> int:
         """The byte offset of a character of the file."""
         return character + self._more[bisect.bisect_left(self._wide, character)]
+
+
+def find_notebook_fault(data: bytes) -> str:
+    """Why the bytes are no notebook with cells, as a sentence without its end; empty for one that is.
+
+    Control characters in strings are let through, as Jupyter's own readers do, and so is what nests too deeply to be
+    judged.
+    """
+    try:
+        content = json.loads(data, strict=False)
+    except RecursionError:
+        return ""
+    except ValueError as error:
+        return f"the notebook is not JSON: {error}"
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
+        return "the notebook has no cells"
+    return ""
 
 
 def is_timed(line: str) -> bool:
