@@ -148,10 +148,11 @@ def _parse(name: str, command: Command, words: list[str]) -> argparse.Namespace:
     common.add_argument("-q", "--quiet", action="store_true", help="no messages, only data and errors")
     if not getattr(command, "PASSES_ARGUMENTS", False):
         return parser.parse_intermixed_args(words)
-    from torchport.launch import refuse_shared, split_words  # here: other commands must not pay for it
+    from torchport.launch import refuse_misspelt, refuse_shared, split_words  # here: other commands must not pay for it
 
     parts = split_words(parser, words)
     refuse_shared(name, parser, parts)
+    refuse_misspelt(name, parser, words, parts)
     arguments = parser.parse_args(parts.own)
     arguments.passed = list(parts.passed)
     return arguments

@@ -6,6 +6,7 @@ one so that nothing of it is left, `host_memory` says what that holds of this ma
 
 from torchport.launch.command import STANDALONE, Kind, Launch, add_target, launch_of, parse_launch
 from torchport.launch.defined import defined_options
+from torchport.launch.misspelt import refuse_misspelt
 from torchport.launch.words import Split, refuse_shared, split_words
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "defined_options",
     "launch_of",
     "parse_launch",
+    "refuse_misspelt",
     "refuse_shared",
     "split_words",
 ]
