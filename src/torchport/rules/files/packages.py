@@ -43,6 +43,10 @@ _IMPORT_NAMES = {
 _CONDA_LIST = re.compile(r"\A(?=(?:.*\n)*?channels:)(?:.*\n)*?dependencies:[ \t]*\r?\n")
 _INSTEAD = {"onnxruntime-gpu": "onnxruntime computes on the CPU, onnxruntime-cann on the NPU (CANNExecutionProvider)."}
 _INSTALL = re.compile(r"\b(?:pip3?|conda|mamba|uv)\b.*\b(?:install|add)\b")
+# Where conda gets packages from: `-c nvidia`, `--channel nvidia/label/cuda-12.4.1`, `nvidia::cuda-toolkit`.
+_CHANNEL = re.compile(
+    r"(?<!\S)(?:-c|--channel|--override-channels\s+-c)(?:\s+|=)[^\s,;&|]+|(?<![\w-])[\w-]+::(?=[\w-])"
+)
 # Settings that list packages to install, and their lines that hold other names.
 _PROJECT = ("pyproject.toml", "setup.cfg", "Pipfile")
 _OTHER_KEY = re.compile(r"\s*(?:\[|(?:name|description|keywords|packages|include|exclude|url|module)\b)")
@@ -51,8 +55,14 @@ _SEVERITY = {Support.UNSUPPORTED: Severity.ERROR, Support.WORKS: Severity.INFO}
 
 def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every package that is made for CUDA; CUDA builds of torch lose their suffix."""
+    channels: int | None = None  # how far a list of conda's channels is indented, inside of it
     for line in file.iter_lines():
         text = _COMMENT.split(line.text, maxsplit=1)[0] if file.kind is Kind.YAML else line.text.partition("#")[0]
+        if file.kind is Kind.PACKAGES:
+            channels = _follow_channels(text, channels)
+            if channels is not None:
+                continue
+        text = _CHANNEL.sub(lambda found: " " * len(found[0]), text)
         for found in _PIN.finditer(text):
             new = "" if style is Style.NPU else None
             yield RULE.make_finding(
@@ -99,6 +109,16 @@ def _by_address(file: TextFile, line: Line, text: str, style: Style) -> Iterator
             hint="Take the index https://download.pytorch.org/whl/cpu for torch, and its name here.",
             severity=Severity.WARNING,
         )
+
+
+def _follow_channels(text: str, channels: int | None) -> int | None:
+    """Whether the line belongs to a list of channels, as the indentation of its key; None for none."""
+    indent = len(text) - len(text.lstrip())
+    if re.match(r"\s*channels\s*:", text):
+        return indent
+    if channels is None or not text.strip():
+        return channels
+    return channels if indent > channels or text.lstrip().startswith("- ") else None
 
 
 def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
@@ -193,5 +213,8 @@ RULE = FileRule(
         ("c.yaml", "url: https://example.org/documents/cultures-12\nname: best-gpu\n"),
         ("pyproject.toml", '[tool.uv.sources]\ntorch = { index = "pytorch-cpu" }\n'),
         ("requirements/base.txt", "numpy\ngputil\n"),
+        ("environment.yml", "channels:\n  - pytorch\n  - nvidia\ndependencies:\n  - numpy\n"),
+        ("environment.yml", "channels: [pytorch, nvidia]\ndependencies:\n- numpy\n"),
+        ("run.sh", "conda install -y -c nvidia --channel nvidia/label/cuda-12.4.1 numpy\n"),
     ),
 )
