@@ -8,7 +8,7 @@ import pytest
 
 from torchport.convert import convert_source, preview_tree
 from torchport.findings import Finding, Severity
-from torchport.rules.files.kernels import Effort, effort_of
+from torchport.rules.files.kernels import Effort, judge_effort
 
 
 def found(text: str, code: str = "TP402", name: str = "a.py") -> list[Finding]:
@@ -64,10 +64,12 @@ def test_call_sites_of_an_extension(tmp_path: Path) -> None:
         ("atomicAdd(y, x[i]);", Effort.MEDIUM),
         ('asm volatile("mma.sync");', Effort.LARGE),
         ("cub::BlockReduce<float, 32> r;", Effort.LARGE),
+        ("reduce::block<reduce::ROpType::Add>(tb, warp, s);", Effort.MEDIUM),
+        ("x = warpReduceSum(x);", Effort.MEDIUM),
     ],
 )
 def test_effort(body: str, effort: Effort) -> None:
-    assert effort_of(body) is effort
+    assert judge_effort(body)[0] is effort
     text = f"__global__ void k(float* x) {{\n  {body}\n}}\n__global__ void l(int* x) {{}}\n"
     first, second = found(text, "TP605", "k.cu")
     assert f"3 lines, effort {effort.name.lower()}" in first.message
@@ -120,3 +122,30 @@ def test_programs_that_python_starts(call: str, count: int) -> None:
     findings = found(f"import os, shutil, subprocess\n{call}\n", "TP170")
     assert len(findings) == count
     assert all(finding.hint for finding in findings)
+
+
+def test_effort_rests_on_the_functions_that_a_kernel_calls() -> None:
+    text = """
+__device__ int find(const int* s, int n) {
+  while (s[n] != n) n = s[n];
+  return n;
+}
+__device__ void union_(int* s, int a, int b) {
+  int old = atomicMin(s + find(s, b), a);
+}
+__global__ void merge(int* s) {
+  union_(s, 1, 2);
+}
+__global__ void compress(int* s) {
+  s[0] = find(s, 0);
+}
+__global__ void count(const int* s, int* n) {
+  n[threadIdx.x] = s[threadIdx.x];
+}
+"""
+    said = [one.message.partition(" has to be replaced ")[2] for one in found(text, "TP605", "k.cu")]
+    assert said == [
+        "(3 lines, effort large: union-find, atomics, links that are followed)",
+        "(3 lines, effort medium: links that are followed)",
+        "(3 lines, effort small)",
+    ]

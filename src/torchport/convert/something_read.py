@@ -21,8 +21,8 @@ def require_something_read(root: Path, converted: Sequence[Converted], apart_fro
     """Raise TorchportError where `converted`, all that was looked at in the file or folder `root`, holds no code and
     nothing else that there is something to say about: "nothing in the way" would be true of nothing.
 
-    A named file that is no Python but known to a rule (a shell script, a requirement list) counts as read. A Python file
-    that cannot be parsed does, too: its finding says where.
+    A named file that is no Python but known to a rule (a shell script, a requirement list) counts as read. So does a
+    Python file that cannot be parsed: its finding says where.
     """
     said = [finding for one in converted for finding in one.findings if not _is_of_damaged_notebook(finding)]
     if said or any(_has_code(one) for one in converted):
@@ -42,8 +42,8 @@ def require_something_read(root: Path, converted: Sequence[Converted], apart_fro
     left = [path for path in iter_files(root, apart_from=apart_from) if is_python(path) or path.suffix == ".ipynb"]
     if left:
         raise TorchportError(
-            f"none of the Python files in {root} was read, as {left[0].relative_to(root)}: they are links, belong to an "
-            "environment, or [tool.torchport] excludes them",
+            f"none of the Python files in {root} was read, as {left[0].relative_to(root)}: they are links, belong to "
+            "an environment, or [tool.torchport] excludes them",
             hint=_GIVE,
         )
     raise _nothing(f"there is no Python in the folder {root}")
