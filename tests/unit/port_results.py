@@ -13,7 +13,7 @@ from torchport.results.comparison import Comparison
 from torchport.results.port import Port
 
 DIFF = "--- a/train.py\n+++ b/train.py\n@@ -1,2 +1,2 @@\n import torch\n-x.cuda()\n+x.npu()\n"
-SUMMARY = {"files": 1, "automatic": 2, "review": 0, "decisions": 0, "blockers": 0, "effort_hours": [0, 0]}
+SUMMARY = {"files": 1, "automatic": 2, "review": 0, "decisions": 0, "blockers": 0}
 
 
 def falling(steps: int, start: float = 2.4) -> list[float]:

@@ -50,7 +50,7 @@ def analysis() -> Result:
     rows = [{**row, "shapes": [["3x3"], ["4x4"]], "how": how} for how in ("native", "fallback", "refused")]
     data = {
         "root": "project",
-        "summary": Summary(1, 1, 1, 1, 1, effort_hours=(1.0, 2.0)),
+        "summary": Summary(1, 1, 1, 1, 1),
         "residue": {
             "counts": {"name": 1},
             "mentions": [{"path": "a", "line": 1, "column": 1, "word": "cuda", "is": "name"}],
@@ -131,7 +131,7 @@ def test_conversion(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("import torch\ntorch.cuda.init()\ntorch.cuda.get_arch_list()\n")
     text = render_page(preview_tree(tmp_path))
     found = Tags(text)
-    assert "1 place keeps this from running on an NPU" in found.text
+    assert "1 blocker keeps this from running on an NPU" in found.text
     assert "torch.npu.init()" in found.text
     assert "<mark>cuda</mark>" in text and "<mark>npu</mark>" in text
     assert "http://" not in text

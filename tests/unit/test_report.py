@@ -20,7 +20,6 @@ from torchport.report import render_compare, render_findings, render_port, rende
 from torchport.report.columns import count_columns, shorten_text, wrap_text
 from torchport.report.html import render_page
 from torchport.report.terminal import use_color
-from torchport.report.verdict import format_effort
 from torchport.results.codec import from_json, to_json
 from torchport.results.comparison import Noticed, Quantity
 from torchport.results.conversion import Summary
@@ -452,18 +451,14 @@ def test_comparison_in_the_same_words() -> None:
 def test_where_to_convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str, folder: str) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    summary = Summary(files=1, automatic=1, decisions=1, blockers=1, effort_hours=(0.1, 33.4))
+    summary = Summary(files=1, automatic=1, decisions=1, blockers=1)
     text = render_verdict(Result("analyze", (), {"root": root, "summary": summary}))
     assert f"next: torchport convert {shlex.quote(root)} -o {folder}\n" in text
     assert (
         "1 file: 1 change is automatic, 0 automatic but to be reviewed, 1 is for you to decide, 1 blocks the port"
         in text
     )
-    assert "work left, as an order of magnitude: 0.1–30 h" in text
-
-
-def test_effort_is_not_a_range_of_one() -> None:
-    assert format_effort(Summary(effort_hours=(0.1, 0.12))) == "0.1 h" and format_effort(Summary()) == "none"
+    assert " h" not in text  # hours that rest on nothing are not said
 
 
 def test_names_are_shortened_between_words() -> None:

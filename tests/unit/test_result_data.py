@@ -101,9 +101,9 @@ def test_a_difference_is_of_numbers_or_of_checksums(value: object) -> None:
 
 
 def test_summaries_add_up() -> None:
-    one = Summary(1, 2, 3, 4, 5, (0.5, 1.0), {"TP101": 2, "TP102": 1})
-    other = Summary(1, 1, 1, 1, 1, (0.25, 2.0), {"TP101": 1, "TP001": 1})
-    assert one + other == Summary(2, 3, 4, 5, 6, (0.75, 3.0), {"TP001": 1, "TP101": 3, "TP102": 1})
+    one = Summary(1, 2, 3, 4, 5, rules={"TP101": 2, "TP102": 1})
+    other = Summary(1, 1, 1, 1, 1, rules={"TP101": 1, "TP001": 1})
+    assert one + other == Summary(2, 3, 4, 5, 6, rules={"TP001": 1, "TP101": 3, "TP102": 1})
     assert (one + other).changes == 7 and (one + other).left == 11
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -60,13 +61,13 @@ def test_analyze_answers_the_question(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
         "import torch\nx = torch.ones(1).cuda()\ny = 'cuda'\ntorch.cuda.get_arch_list()\nm = torch.nn.DataParallel(m)\n"
     )
-    *_, counts, answer, blocks, work, first, second, third, fourth = torchport(
+    *_, counts, answer, blocks, meant, first, second, third, fourth = torchport(
         "analyze", ".", cwd=tmp_path
     ).stdout.splitlines()
     assert counts.startswith("1 file: 2 changes are automatic") and counts.endswith("1 blocks the port")
-    assert answer == "1 place keeps this from running on an NPU. 40 % of the places are automatic."
-    assert blocks == "blocks: TP101 (1)"
-    assert work == "work left, as an order of magnitude: 2–20 h"
+    assert answer == "1 blocker keeps this from running on an NPU. 40 % of the places are automatic."
+    assert blocks == "blocks: torch.cuda.get_arch_list does not exist on the NPU: a.py:4 needs it, without another way"
+    assert re.fullmatch(r"meant: torch [\d.]+, torch_npu [\d.]+, CANN [\d.]+", meant)
     assert [first, second] == ["next: torchport explain TP101", "next: torchport explain TP110"]
     assert third == "next: torchport convert . --diff" and fourth.startswith("next: torchport convert")
 

@@ -19,6 +19,7 @@ import argparse
 from pathlib import Path
 
 from torchport.analyze import analyze_tree
+from torchport.convert.project import is_part
 from torchport.findings import Finding, Result, Severity, write_atomically
 from torchport.report import render_findings
 from torchport.report.sarif import render_sarif
@@ -54,4 +55,6 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def _counts(finding: Finding, strict: bool) -> bool:
+    if is_part(finding):
+        return False
     return (finding.severity is not Severity.INFO and not finding.fix) or (strict and bool(finding.fix))

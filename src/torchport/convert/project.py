@@ -32,31 +32,18 @@ def list_convertible_files(root: Path, settings: Settings, apart_from: Path | No
     ]
 
 
-# Hours of a person for one finding, from and to: a rule of thumb, to be read as an order of magnitude. Findings of one
-# rule with one message are one piece of work, however often they occur.
-_HOURS = {"review": (0.05, 0.1), "decisions": (0.2, 0.5), "blockers": (2.0, 16.0)}
-
-
 def summarize_findings(findings: Iterable[Finding], file_count: int) -> Summary:
-    """Counts for people and for the next step, and an estimate of the work that is left."""
+    """Counts for people and for the next step."""
     everything = list(findings)
     old = [finding for finding in everything if is_old_code(finding.code) and finding.severity is not Severity.INFO]
-    found = [finding for finding in everything if not is_old_code(finding.code)]
-    left = {
-        "review": [finding for finding in found if finding.fix and finding.safety is Safety.REVIEW],
-        "decisions": [finding for finding in found if needs_decision(finding)],
-        "blockers": [finding for finding in found if not finding.fix and finding.severity is Severity.ERROR],
-    }
-    work = {**left, "decisions": [*left["decisions"], *(one for one in old if not one.fix)]}
-    pieces = {kind: len({(one.code, one.message) for one in some}) for kind, some in work.items()}
+    found = [one for one in everything if not is_part(one) and not is_old_code(one.code)]
     return Summary(
         files=file_count,
         automatic=sum(1 for finding in found if finding.fix and finding.safety is Safety.SAFE),
-        review=len(left["review"]),
-        decisions=len(left["decisions"]),
-        blockers=len(left["blockers"]),
-        effort_hours=tuple(round(sum(_HOURS[kind][end] * pieces[kind] for kind in pieces), 1) for end in (0, 1)),
-        rules=dict(sorted(Counter(finding.code for finding in everything).items())),
+        review=sum(1 for finding in found if finding.fix and finding.safety is Safety.REVIEW),
+        decisions=sum(map(needs_decision, found)),
+        blockers=sum(1 for finding in found if not finding.fix and finding.severity is Severity.ERROR),
+        rules=dict(sorted(Counter(one.code for one in everything if not is_part(one)).items())),
         npu_path=tuple(_list_kept_for_npu(everything)),
         old=OldCode(
             changes=sum(1 for finding in old if finding.fix),
@@ -86,6 +73,11 @@ def _list_kept_for_npu(findings: Iterable[Finding]) -> Iterator[str]:
             yield f"{where.path}:{where.line}"
 
 
+def is_part(finding: Finding) -> bool:
+    """Whether another finding speaks for it: a kernel of a plugin, say."""
+    return "part_of" in finding.evidence
+
+
 # Notes for those who ask for everything: words that are no devices.
 _DETAILS = ("TP110",)
 # Changes that are the same in every file: that torch_npu is imported, and packages that work.
@@ -100,7 +92,7 @@ def for_people(findings: Iterable[Finding], *, all_: bool = False) -> tuple[Find
     found = list(findings)
     if all_:
         return tuple(found)
-    found = [one for one in found if not (_is_note(one) and one.code in _DETAILS)]
+    found = [one for one in found if not (_is_note(one) and one.code in _DETAILS) and not is_part(one)]
     same: dict[tuple[str, str], list[Finding]] = {}
     for one in found:
         to_review = one.fix and one.safety is Safety.REVIEW

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from torchport.convert.diff import unified_diff
+from torchport.convert.inventory import collect_inventory
+from torchport.convert.obstacles import weigh_findings
 from torchport.convert.output import Planned, write_output
 from torchport.convert.project import list_convertible_files, summarize_findings
 from torchport.convert.residue import Meaning
@@ -26,13 +28,16 @@ from torchport.source.settings import settings_of
 def result_of(root: Path, style: Style, converted: list[Converted], **more: Any) -> Result:
     """The result of a conversion, with its diff and the list of changed files."""
     changed = [one for one in converted if one.changed]
-    findings = tuple(finding for one in converted for finding in one.findings)
+    weighed, obstacles = weigh_findings(converted)
+    findings = tuple(finding for one in weighed for finding in one.findings)
     diff = b"".join(unified_diff(one.data, one.output, one.name) for one in changed)
     data = {
         "root": str(root),
         "style": style.value,
         "summary": summarize_findings(findings, len(converted)),
         "changed": [one.name for one in changed],
+        "obstacles": obstacles,
+        **collect_inventory(findings),
         "residue": _residue(converted),
         "diff": diff.decode("utf-8", "surrogateescape"),
         **more,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
 from torchport.findings import Result, Severity
 from torchport.report.diagnosis import judge_diagnosis
+from torchport.report.inventory import describe_inventory
 from torchport.report.wording import classify_verdict, format_count, format_sentence
 from torchport.results.comparison import Comparison
-from torchport.results.conversion import OldCode, Summary, is_old_code
+from torchport.results.conversion import OldCode, Summary
 from torchport.results.port import Port
 
 _PYTHON = re.compile(r"python[\d.]*")
@@ -37,15 +37,7 @@ def render_verdict(result: Result) -> str:
         f"{'blocks' if summary.blockers == 1 else 'block'} the port",
         f"{text}." + (f" {100 * done // (done + left)} % of the places are automatic." if done + left else ""),
     ]
-    blocking = Counter(
-        finding.code
-        for finding in result.findings
-        if finding.severity is Severity.ERROR and not finding.fix and not is_old_code(finding.code)
-    )
-    if blocking:
-        lines.append("blocks: " + ", ".join(f"{code} ({times})" for code, times in blocking.most_common()))
-    if left or summary.review or summary.old.left:
-        lines.append(f"work left, as an order of magnitude: {format_effort(summary)}")
+    lines += describe_inventory(result.data)
     lines += [f"next: {step}" for step in list_next_commands(result)]
     return "\n".join(lines) + "\n"
 
@@ -68,13 +60,6 @@ def judge_result(result: Result[Any]) -> tuple[str, str, str]:
         return judge_diagnosis(result)
     data = result.data
     return _run(data) if isinstance(data, Port | Comparison) else _static(data.get("summary", Summary()))
-
-
-def format_effort(summary: Summary) -> str:
-    """The estimate of the work that is left, as hours from and to."""
-    # One digit each: it is an order of magnitude.
-    words = [f"{float(f'{hours:.1g}'):g}" for hours in summary.effort_hours]
-    return f"{'–'.join(dict.fromkeys(words))} h" if summary.effort_hours[1] else "none"
 
 
 def format_old_code(old: OldCode) -> str:
@@ -117,7 +102,7 @@ def _judge_port(summary: Summary) -> tuple[str, str, str]:
     if blockers:
         return (
             "bad",
-            f"{format_count(blockers, 'place')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
+            f"{format_count(blockers, 'blocker')} {'keeps' if blockers == 1 else 'keep'} this from running on an NPU",
             " ".join(filter(None, (left, known))),
         )
     if decisions:
@@ -138,7 +123,11 @@ def _run(data: Port | Comparison) -> tuple[str, str, str]:
 
 def list_next_commands(result: Result[Any]) -> Iterator[str]:
     """The commands that come next."""
-    open_ = [finding for finding in result.findings if not finding.fix and finding.severity is not Severity.INFO]
+    open_ = [
+        finding
+        for finding in result.findings
+        if not finding.fix and finding.severity is not Severity.INFO and "part_of" not in finding.evidence
+    ]
     blockers_first = sorted(open_, key=lambda finding: finding.severity is not Severity.ERROR)
     rows = [str(finding.evidence.get("row", finding.code)) for finding in blockers_first]
     for code in list(dict.fromkeys(rows))[:2]:

@@ -41,12 +41,11 @@ class OldCode:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts of findings, and an estimate of the work that is left.
-
-    `automatic` and `review` count changes, `decisions` and `blockers` places without one. `effort_hours` are hours of a
-    person, from and to. `rules` counts the findings of each code. `npu_path` has the first place in each file, as
-    file:line, that stays because the NPU has a branch, class or file of its own beside it. All but the hours, `rules`
-    and `npu_path` is about CUDA and the NPU; `old` is what the code needs on any device.
+    """Counts of findings: `automatic` and `review` count changes, `decisions` places without one, `blockers` what keeps
+    the project from running, a plugin with all its kernels as one. `rules` counts the findings of each code.
+    `effort_hours` is what results of earlier versions have; nothing writes it, as nothing was measured for it.
+    `npu_path` has the first place in each file, as file:line, that stays because the NPU has a branch, class or file of
+    its own beside it; `old` is what the code needs on any device, and counts nowhere else but in `rules`.
     """
 
     files: int = 0
@@ -54,7 +53,7 @@ class Summary:
     review: int = 0
     decisions: int = 0
     blockers: int = 0
-    effort_hours: tuple[float, ...] = (0.0, 0.0)
+    effort_hours: tuple[float, ...] = ()
     rules: Mapping[str, int] = dataclasses.field(default_factory=dict)
     npu_path: tuple[str, ...] = ()
     old: OldCode = OldCode()
@@ -77,8 +76,59 @@ class Summary:
             self.review + other.review,
             self.decisions + other.decisions,
             self.blockers + other.blockers,
-            tuple(sum(hours) for hours in zip(self.effort_hours, other.effort_hours, strict=True)),
+            (),
             dict(sorted((Counter(self.rules) + Counter(other.rules)).items())),
             tuple(dict.fromkeys((*self.npu_path, *other.npu_path))),
             self.old + other.old,
         )
+
+
+NEEDED, OPTIONAL, APART, UNREACHED = "blocks", "optional", "apart", "unreached"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One thing that does not exist on an NPU, with all its places.
+
+    `state` is "blocks" where a path from an entry point reaches it without another way, "optional" where the code goes
+    on without it, "apart" where only tests, benchmarks, examples or CI need it, "unreached" where nothing that starts
+    leads there. `place` ("path:line") is where that shows, `why` says it, `work` what the effort rests on (empty: no
+    kernels).
+    """
+
+    name: str
+    kind: str
+    state: str
+    place: str
+    why: str
+    work: str = ""
+    places: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LibraryUse:
+    """A package that is made for CUDA or needs another version on an NPU: as the project lists it, and what to take."""
+
+    name: str
+    version: str
+    status: str
+    counterpart: str
+    places: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OperatorUse:
+    """A function of torch without a kernel for the NPU: what happens, and where it is called."""
+
+    name: str
+    how: str
+    places: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Release:
+    """The versions that an analysis is about."""
+
+    torch: str = ""
+    torch_npu: str = ""
+    cann: str = ""

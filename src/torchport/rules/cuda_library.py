@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import re
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ def _import(module: Module, statements: list[ast.stmt], library: Library) -> Fin
     optional = severity is Severity.INFO and library.status is not Support.WORKS
     first = statements[severities.index(severity)]
     times = f" (imported {len(statements)} times here)" if len(statements) > 1 else ""
-    return RULE.make_finding(
+    finding = RULE.make_finding(
         module,
         first,
         f"{library.name} {_SAYS[library.status]}" + (", and the script can do without it" if optional else "") + times,
@@ -70,6 +71,7 @@ def _import(module: Module, statements: list[ast.stmt], library: Library) -> Fin
         severity=severity,
         link=library.link,
     )
+    return dataclasses.replace(finding, evidence={**finding.evidence, "library": library.name})
 
 
 def _severity(module: Module, node: ast.stmt, library: Library) -> Severity:

@@ -21,6 +21,7 @@ from torchport.report.html.culprit import render_culprit_section
 from torchport.report.html.diagnosis import render_diagnosis_section
 from torchport.report.html.evidence import render_differences_section, render_power_section, render_quantities_section
 from torchport.report.html.findings import render_findings_section
+from torchport.report.html.inventory import render_inventory_section
 from torchport.report.html.layers import render_layers_section
 from torchport.report.html.left import render_files_section, render_modules_section
 from torchport.report.html.operators import render_operators_section
@@ -36,6 +37,7 @@ _SECTIONS: tuple[Callable[[Result[Any]], str], ...] = (
     render_diagnosis_section,
     render_number_tiles,
     next_steps,
+    render_inventory_section,
     render_differences_section,
     render_comparison_section,
     render_layers_section,

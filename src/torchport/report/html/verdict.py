@@ -8,7 +8,7 @@ from typing import Any
 
 from torchport.findings import Result
 from torchport.report.html.comparison import get_comparison
-from torchport.report.verdict import format_effort, judge_result, list_next_commands
+from torchport.report.verdict import judge_result, list_next_commands
 from torchport.report.wording import (
     describe_noticed_share,
     format_count,
@@ -78,7 +78,6 @@ def _tiles(result: Result[Any]) -> Iterator[tuple[str, str, str]]:
         yield from _summary(data.summary, only_some=True)
     elif not isinstance(data, Comparison) and "summary" in data:
         yield from _summary(data["summary"])
-        yield format_effort(data["summary"]), "work left, estimated", ""
 
 
 def _summary(summary: Summary, *, only_some: bool = False) -> Iterator[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import re
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,7 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
             body = list(_body([one.text for one in lines[index : index + _LONGEST]], start))
             effort, uses = judge_effort("\n".join(body), helpers)
             end = min(start + found.end(1), len(line.text))
-            yield RULE.make_finding(
+            finding = RULE.make_finding(
                 file,
                 line,
                 (min(start + found.start(1), end), end) if "\n" not in found[0] else (start, end),
@@ -75,6 +76,8 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
                 "or triton-ascend.",
                 source=found[1],
             )
+            work = {"lines": len(body), "effort": effort.name.lower(), "uses": list(uses)}
+            yield dataclasses.replace(finding, evidence={**finding.evidence, **work})
 
 
 def judge_effort(body: str, helpers: Mapping[str, str] | None = None) -> tuple[Effort, tuple[str, ...]]:

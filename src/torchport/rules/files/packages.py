@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
@@ -42,6 +43,7 @@ _IMPORT_NAMES = {
 # A list of conda's that is not called environment.yml: conda/gpu.yaml
 _CONDA_LIST = re.compile(r"\A(?=(?:.*\n)*?channels:)(?:.*\n)*?dependencies:[ \t]*\r?\n")
 _INSTEAD = {"onnxruntime-gpu": "onnxruntime computes on the CPU, onnxruntime-cann on the NPU (CANNExecutionProvider)."}
+_VERSION = re.compile(r"(?:\[[^\]]*\])?\s*((?:(?:==|>=|<=|~=|!=|=|<|>)\s*[\w.*+!-]+,?\s*)+)")
 _INSTALL = re.compile(r"\b(?:pip3?|conda|mamba|uv)\b.*\b(?:install|add)\b")
 # Where conda gets packages from: `-c nvidia`, `--channel nvidia/label/cuda-12.4.1`, `nvidia::cuda-toolkit`.
 _CHANNEL = re.compile(
@@ -153,9 +155,12 @@ def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
 def _about(file: TextFile, line: Line, found: re.Match[str], library: Library) -> Finding:
     hint = f"{library.note} Install: {library.install}" if library.install else library.note
     severity = _SEVERITY.get(library.status, Severity.WARNING)
-    return RULE.make_finding(
+    finding = RULE.make_finding(
         file, line, found.span(1), f"{found[1]} on an NPU: {library.status.value}", hint=hint, severity=severity
     )
+    version = _VERSION.match(line.text, found.end(1))
+    evidence = {**finding.evidence, "library": library.name, "version": version[1].replace(" ", "") if version else ""}
+    return dataclasses.replace(finding, evidence=evidence)
 
 
 RULE = FileRule(

@@ -1,0 +1,488 @@
+"""What of a project is run when it is started as it is meant to be: which functions refer to which, past which guards.
+
+A node is a file with one of its top-level functions or classes, or with "" for what its import runs. A reference is
+guarded where the code has another way: in a `try` that goes on without it, behind a condition on CUDA, a plugin or a
+flag with a branch for the rest. What is reached from the project's entry points by unguarded references is needed.
+Nothing is run; what cannot be told (methods of objects, computed imports) counts as a reference to the whole class.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+
+Node = tuple[str, str]
+# Conditions that ask for CUDA, and those that ask for a part that may be missing or switched off.
+_DEVICE = re.compile(r"cuda|gpu|device", re.IGNORECASE)
+_PART = re.compile(
+    r"avail|install|\bhas_|_has_|use_|enable|fused|fast|flash|xformers|triton|plugin|kernel|impl\b|backend|apex|compiled"
+    r"|build_(?:cuda|ext|ops)|skip_"
+    r"|is not None|is None|TYPE_CHECKING|find_spec",
+    re.IGNORECASE,
+)
+_OTHERWISE = re.compile(r"^not\b|\bis None\b|!= ?['\"]cuda|== ?['\"](?:cpu|ref|torch|native|naive|python|eager)")
+_CAUGHT = re.compile(r"ImportError|ModuleNotFound|Exception|RuntimeError|OSError|AttributeError|NameError")
+_APART = re.compile(
+    r"(?:^|/)(?:tests?|testing|unit_?tests?|benchmarks?|bench|profiling|examples?|samples?|demos?|docs?|docker|ci|\.\w+)/"
+    r"|(?:^|/)(?:test_[^/]*|[^/]*_tests?|unit_?tests?|conftest|bench(?:mark)?_?[^/]*|[^/]*_bench(?:mark)?)\.py$"
+)
+_INSTALL = re.compile(r"(?:^|/)setup\.py$")
+_MAIN = re.compile(r"__name__\s*==\s*['\"]__main__['\"]")
+_DEEPEST = 6  # re-exports that a name is followed through
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reference:
+    """From a line of `source` to `target`; `guard` is the line of the condition or `try` before it, or 0."""
+
+    source: Node
+    target: Node
+    line: int
+    guard: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Use:
+    """A place that imports or names something that is no file of the project."""
+
+    path: str
+    node: str
+    line: int
+    guard: int
+
+
+@dataclasses.dataclass(slots=True)
+class _File:
+    tree: ast.Module
+    names: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)  # what an import binds: module, name
+    defined: set[str] = dataclasses.field(default_factory=set)
+    stars: list[str] = dataclasses.field(default_factory=list)
+
+
+def is_apart(path: str) -> bool:
+    """Whether a file is a test, a benchmark, an example, or for CI, by its path in the project."""
+    return _APART.search(path) is not None
+
+
+class Reach:
+    """The references of a project's Python files, given as names in findings and their bytes; `named` are words of
+    configurations that may name its classes."""
+
+    def __init__(self, files: Mapping[str, bytes], named: Iterable[str] = ()) -> None:
+        self._files: dict[str, _File] = {}
+        self._uses: dict[str, list[Use]] = {}
+        self._loads: dict[tuple[str, str], list[Use]] = {}
+        self._optional: dict[str, set[str]] = {}
+        self._guards: dict[tuple[str, int], int] = {}
+        self._folders = _top_folders(files)
+        self._modules: dict[tuple[str, str, int], str | None] = {}
+        self._definitions: dict[tuple[str, str], Node | None] = {}
+        self._unread: set[str] = set()
+        self._deep: set[str] = set()  # nested too deeply to be followed to the end
+        for path, data in files.items():
+            try:
+                self._files[path] = _File(ast.parse(data))
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self._files[path] = _File(ast.Module([], []))
+                self._unread.add(path)
+        for file in self._files.values():
+            _bind(file)
+        self._references: dict[Node, list[Reference]] = {}
+        for path, file in self._files.items():
+            try:
+                _Walk(self, path).statements(file.tree.body, "", 0)
+            except RecursionError:
+                self._deep.add(path)
+        self.roots = self._find_roots(files, set(named))
+        self._needed = self._follow(guarded=False)
+        self._seen = self._follow(guarded=True)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def find_uses(self, module: str) -> list[Use]:
+        """Where a module that is no file of the project is imported, by the last part of its name; where such an
+        import may fail and leaves nothing in its place, where the name is used as well."""
+        found = []
+        for use in self._uses.get(module, []):
+            found.append(use)
+            if use.guard and module in self._optional.get(use.path, ()):
+                found += self._loads.get((use.path, module), [])
+        return list(dict.fromkeys(found))
+
+    def judge_use(self, use: Use) -> tuple[str, str]:
+        """ "needed", "optional", "apart" or "unreached", and the place ("path:line") that says why: the guard, or the
+        use itself."""
+        here = f"{use.path}:{use.line}"
+        node = (use.path, use.node)
+        if use.path not in self._files or use.path in self._deep:
+            return ("apart" if is_apart(use.path) else "needed"), here
+        if is_apart(use.path) and node not in self._needed:
+            return "apart", here
+        if use.guard:
+            return "optional", f"{use.path}:{use.guard}"
+        if node in self._needed:
+            return "needed", here
+        guard = self._guard_on_the_way(node)
+        return ("optional", guard) if guard else ("unreached", here)
+
+    def locate(self, path: str, line: int) -> Use:
+        """The place as a use: which node it belongs to and which guard it stands behind."""
+        file = self._files.get(path)
+        if file is None:
+            return Use(path, "", line, 0)
+        node = next(
+            (
+                one.name
+                for one in file.tree.body
+                if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+                and min([one.lineno, *(mark.lineno for mark in one.decorator_list)]) <= line <= (one.end_lineno or 0)
+            ),
+            "",
+        )
+        return Use(path, node, line, self._guards.get((path, line), 0))
+
+    def _guard_on_the_way(self, node: Node) -> str:
+        """The guard nearest to the entry points on a way to `node`; empty where no way leads there."""
+        waiting, before = [node], {node}
+        while waiting:
+            one = waiting.pop(0)
+            for reference in self._seen.get(one, []):
+                if reference.guard and reference.source in self._needed:
+                    return f"{reference.source[0]}:{reference.guard}"
+                if reference.source not in before:
+                    before.add(reference.source)
+                    waiting.append(reference.source)
+        return ""
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def _follow(self, *, guarded: bool) -> dict[Node, list[Reference]]:
+        """What the roots lead to, each with the references that lead there."""
+        found: dict[Node, list[Reference]] = {root: [] for root in self.roots}
+        waiting = list(self.roots)
+        while waiting:
+            for reference in self._references.get(waiting.pop(), []):
+                if reference.guard and not guarded:
+                    continue
+                if reference.target not in found:
+                    found[reference.target] = []
+                    waiting.append(reference.target)
+                found[reference.target].append(reference)
+        return found
+
+    def _find_roots(self, files: Mapping[str, bytes], named: set[str]) -> list[Node]:
+        imported = {
+            one.target[0] for all_ in self._references.values() for one in all_ if one.source[0] != one.target[0]
+        }
+        ours = [path for path in self._files if not is_apart(path) and not _INSTALL.search(path)] or [
+            path for path in self._files if not _INSTALL.search(path)
+        ]
+        roots: list[Node] = []
+        for path in ours or list(self._files):
+            file = self._files[path]
+            if path in self._unread and "/" in path and len(self._unread) < len(self._files):
+                continue  # a file that nobody can run is in the way of those alone that import it
+            if _MAIN.search(files[path].decode("utf-8", "replace")):
+                roots.append((path, ""))
+            elif path not in imported:  # a script, or a part of a library that users import
+                roots += [(path, ""), *((path, name) for name in sorted(file.defined))]
+            elif path.endswith("__init__.py") and path.count("/") == 1:
+                roots.append((path, ""))
+        for word in sorted(named):
+            module, _, name = word.rpartition(".")
+            target = self.find_module(module, "", 0) if module else None
+            if target is not None and name in self._files[target].defined:
+                roots += [(target, ""), (target, name)]
+        return list(dict.fromkeys(roots))
+
+    def find_module(self, module: str, path: str, level: int) -> str | None:
+        """The file of the project that a module is, as it is written in the file `path`."""
+        key = (module, path.rpartition("/")[0], level)
+        if key not in self._modules:
+            self._modules[key] = self._look_for_module(module, path, level)
+        return self._modules[key]
+
+    def _look_for_module(self, module: str, path: str, level: int) -> str | None:
+        parts = module.split(".") if module else []
+        starts = [str(folder) for folder in PurePosixPath(path).parents] if not level else []
+        if level:
+            parents = list(PurePosixPath(path).parents)
+            starts = [str(parents[level - 1])] if level <= len(parents) else []
+        for start in [*starts, *([] if level else self._folders)]:
+            base = PurePosixPath(start, *parts)
+            for name in (f"{base}.py", str(base / "__init__.py")):
+                name = name.removeprefix("./")
+                if name in self._files and (parts or name.endswith("__init__.py")):
+                    return name
+        return None
+
+    def find_definition(self, path: str, name: str, depth: int = 0) -> Node | None:
+        """The node that the top-level name of a file is, through re-exports."""
+        if depth or (path, name) not in self._definitions:
+            found = self._look_for_definition(path, name, depth)
+            if depth:
+                return found
+            self._definitions[path, name] = found
+        return self._definitions[path, name]
+
+    def _look_for_definition(self, path: str, name: str, depth: int) -> Node | None:
+        file = self._files.get(path)
+        if file is None or depth > _DEEPEST:
+            return None
+        if name in file.defined:
+            return path, name
+        if name in file.names:
+            module, what = file.names[name]
+            return self._follow_import(path, module, what, depth)
+        for star in file.stars:
+            target = self._module_of(path, star)
+            found = self.find_definition(target, name, depth + 1) if target else None
+            if found is not None:
+                return found
+        return None
+
+    def _follow_import(self, path: str, module: str, what: str, depth: int) -> Node | None:
+        target = self._module_of(path, module)
+        inside = self._module_of(path, f"{module}{'' if module.endswith('.') else '.'}{what}") if what else target
+        if what and target is not None and (found := self.find_definition(target, what, depth + 1)) is not None:
+            return found
+        return (inside, "") if inside else None
+
+    def _module_of(self, path: str, module: str) -> str | None:
+        level = len(module) - len(module.lstrip("."))
+        return self.find_module(module[level:], path, level)
+
+
+def _top_folders(paths: Iterable[str]) -> list[str]:
+    """Folders that modules may be found in: the project's own and those that hold packages (src/)."""
+    packages = {str(PurePosixPath(path).parent) for path in paths if path.endswith("__init__.py")}
+    tops = {str(PurePosixPath(package).parent) for package in packages} - packages
+    return [".", *sorted(tops - {"."})]
+
+
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All statements, without a look at their expressions, which are most of a tree."""
+    waiting = list(body)
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            waiting += getattr(one, name, ())
+
+
+def _bind(file: _File) -> None:
+    for node in _statements(file.tree.body):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound = alias.asname or alias.name.partition(".")[0]
+                file.names.setdefault(bound, (alias.name if alias.asname else bound, ""))
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                if alias.name == "*":
+                    file.stars.append(module)
+                else:
+                    file.names.setdefault(alias.asname or alias.name, (module, alias.name))
+    file.defined = {
+        one.name for one in file.tree.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    for one in file.tree.body:  # also below `if` and `try` of the module
+        if isinstance(one, ast.If | ast.Try):
+            bodies = [*one.body, *one.orelse, *(line for each in getattr(one, "handlers", ()) for line in each.body)]
+            file.defined |= {each.name for each in bodies if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+
+
+class _Walk:
+    """Collects the references of one file, with the guard that each stands behind."""
+
+    def __init__(self, reach: Reach, path: str) -> None:
+        self._reach = reach
+        self._path = path
+        self._file = reach._files[path]
+
+    def statements(self, body: list[ast.stmt], node: str, guard: int) -> None:
+        for statement in body:
+            self.statement(statement, node, guard)
+            if isinstance(statement, ast.If) and _returns(statement.body) and not statement.orelse:
+                test = ast.unparse(statement.test)
+                if _OTHERWISE.search(test) and (_DEVICE.search(test) or _PART.search(test)):
+                    guard = guard or statement.lineno  # the rest is for where CUDA or the part is there
+
+    def statement(self, one: ast.stmt, node: str, guard: int) -> None:
+        for line in range(one.lineno, (one.end_lineno or one.lineno) + 1) if guard else ():
+            self._reach._guards[self._path, line] = guard
+        match one:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                inner = node or (one.name if one.name in self._file.defined else "")
+                for mark in one.decorator_list:
+                    self.expression(mark, node, guard)
+                if any(isinstance(mark, ast.Call) for mark in one.decorator_list) and not node:
+                    self._refer(node, (self._path, inner), one.lineno, guard)  # a registry may hand it out
+                rest = [part for part in ast.iter_child_nodes(one) if part not in one.decorator_list]
+                for part in rest:
+                    if not isinstance(part, ast.stmt):
+                        self.expression(part, inner, guard)
+                # Where it is defined behind a guard, that says nothing of those who call it.
+                self.statements(one.body, inner, guard if not inner or node else 0)
+            case ast.If():
+                self.expression(one.test, node, guard)
+                ways = _ways(one, guard)
+                self.statements(one.body, node, ways[0])
+                self.statements(one.orelse, node, ways[1])
+            case ast.Try():
+                goes_on = one.lineno if _goes_on(one) else 0
+                self.statements(one.body, node, guard or goes_on)
+                if goes_on and _leaves_nothing(one):
+                    self._reach._optional.setdefault(self._path, set()).update(_imported(one.body))
+                imports = any(isinstance(each, ast.Import | ast.ImportFrom) for each in one.body)
+                for handler in one.handlers:
+                    if handler.type is not None:
+                        self.expression(handler.type, node, guard or handler.lineno)
+                        self._reach._guards.setdefault((self._path, handler.lineno), guard or handler.lineno)
+                    self.statements(handler.body, node, guard if imports else guard or handler.lineno)
+                self.statements([*one.orelse, *one.finalbody], node, guard)
+            case ast.With() if any("suppress(" in ast.unparse(item.context_expr) for item in one.items):
+                self.statements(one.body, node, guard or one.lineno)
+            case ast.Import():
+                for alias in one.names:
+                    self._import(alias.name, "", node, one.lineno, guard)
+            case ast.ImportFrom():
+                for alias in one.names:
+                    self._import("." * one.level + (one.module or ""), alias.name, node, one.lineno, guard)
+            case _:
+                for part in ast.iter_child_nodes(one):
+                    if isinstance(part, ast.stmt):
+                        self.statement(part, node, guard)
+                    elif isinstance(part, ast.ExceptHandler | ast.match_case):
+                        self.statements(part.body, node, guard)
+                    else:
+                        self.expression(part, node, guard)
+
+    def expression(self, one: ast.AST, node: str, guard: int) -> None:
+        match one:
+            case ast.BoolOp(op=ast.And(), values=values):
+                for value in values:
+                    self.expression(value, node, guard)
+                    test = ast.unparse(value)
+                    if (_DEVICE.search(test) or _PART.search(test)) and not _OTHERWISE.search(test):
+                        guard = guard or one.lineno
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+                if not isinstance(one.left, ast.Name):  # to ask for it is no use of it
+                    self.expression(one.left, node, guard)
+            case ast.IfExp():
+                test = ast.unparse(one.test)
+                asks, other = _DEVICE.search(test) or _PART.search(test), _OTHERWISE.search(test)
+                self.expression(one.test, node, guard)
+                self.expression(one.body, node, guard or (one.lineno if asks and not other else 0))
+                self.expression(one.orelse, node, guard or (one.lineno if asks and other else 0))
+            case ast.Name(ctx=ast.Load()):
+                self._name(one.id, [], node, one.lineno, guard)
+            case ast.Attribute():
+                parts: list[str] = []
+                inner: ast.AST = one
+                while isinstance(inner, ast.Attribute):
+                    parts.insert(0, inner.attr)
+                    inner = inner.value
+                if isinstance(inner, ast.Name):
+                    self._name(inner.id, parts, node, one.lineno, guard)
+                else:
+                    self.expression(inner, node, guard)
+            case _:
+                for part in ast.iter_child_nodes(one):
+                    self.expression(part, node, guard)
+
+    def _name(self, name: str, rest: list[str], node: str, line: int, guard: int) -> None:
+        if name in self._file.names:
+            use = Use(self._path, node, line, guard)
+            self._reach._loads.setdefault((self._path, name), []).append(use)
+        target = self._reach.find_definition(self._path, name)
+        while target is not None and not target[1] and rest:
+            path = target[0]
+            target = self._reach.find_definition(path, rest[0]) or self._below(path, rest[0])
+            rest = rest[1:]
+        if target is not None and target != (self._path, node):
+            self._refer(node, target, line, guard)
+
+    def _below(self, path: str, name: str) -> Node | None:
+        if not path.endswith("__init__.py"):
+            return None
+        found = self._reach.find_module(name, path, 1)
+        return (found, "") if found else None
+
+    def _import(self, module: str, what: str, node: str, line: int, guard: int) -> None:
+        reach = self._reach
+        last = what or module.rpartition(".")[2]
+        target = reach._module_of(self._path, module)
+        inside = reach._module_of(self._path, f"{module}{'' if module.endswith('.') else '.'}{what}") if what else None
+        for name in {last, module.rpartition(".")[2], module.lstrip(".").partition(".")[0]} - {""}:
+            if (name == last and not inside) or not target:
+                reach._uses.setdefault(name, []).append(Use(self._path, node, line, guard))
+        for found in (target, inside):
+            if found is not None and found != self._path:
+                self._refer(node, (found, ""), line, guard)
+        parts = module.lstrip(".").split(".")
+        for end in range(1, len(parts) if target or inside else 0):  # importing a module runs its packages
+            above = reach._module_of(
+                self._path, module[: len(module) - len(module.lstrip("."))] + ".".join(parts[:end])
+            )
+            if above is not None and above != self._path:
+                self._refer(node, (above, ""), line, guard)
+        if self._path.endswith("__init__.py") and not node and what and target is not None:
+            definition = reach.find_definition(target, what)  # a library gives it to whoever imports it
+            if definition is not None:
+                self._refer(node, definition, line, guard)
+
+    def _refer(self, node: str, target: Node, line: int, guard: int) -> None:
+        source = (self._path, node)
+        self._reach._references.setdefault(source, []).append(Reference(source, target, line, guard))
+
+
+def _ways(one: ast.If, guard: int) -> tuple[int, int]:
+    """The guards of the two branches of a condition."""
+    test = ast.unparse(one.test)
+    device, part = _DEVICE.search(test), _PART.search(test)
+    if guard or not (device or part):
+        return guard, guard
+    if _OTHERWISE.search(test):
+        return guard, one.lineno
+    another = one.orelse and not _raises(one.orelse)
+    return (one.lineno if another or _returns(one.body) or part else guard), guard
+
+
+def _returns(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Continue)
+
+
+def _raises(body: list[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def _goes_on(one: ast.Try) -> bool:
+    """Whether a `try` that fails lets the program go on."""
+    for handler in one.handlers:
+        caught = ast.unparse(handler.type) if handler.type else "Exception"
+        if _CAUGHT.search(caught):
+            ends = any(isinstance(each, ast.Raise) or "exit(" in ast.unparse(each) for each in handler.body)
+            return not ends
+    return False
+
+
+def _leaves_nothing(one: ast.Try) -> bool:
+    """Whether what failed to be imported has no other in its place."""
+    for handler in one.handlers:
+        for each in handler.body:
+            if isinstance(each, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef):
+                return False
+            if isinstance(each, ast.Assign) and not (isinstance(each.value, ast.Constant) and not each.value.value):
+                return False
+    return True
+
+
+def _imported(body: list[ast.stmt]) -> Iterator[str]:
+    for each in body:
+        if isinstance(each, ast.Import | ast.ImportFrom):
+            for alias in each.names:
+                yield (alias.asname or alias.name).partition(".")[0]
