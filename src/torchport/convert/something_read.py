@@ -11,6 +11,7 @@ from torchport.findings import Finding, Severity
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.notebook import RENEW, Notebook
 from torchport.source.project import is_python, iter_files
+from torchport.source.settings import settings_of
 from torchport.source.text import SourceError
 
 _UNPARSED = ("TP901", "TP902")
@@ -27,7 +28,10 @@ def require_something_read(root: Path, converted: Sequence[Converted], apart_fro
     said = [finding for one in converted for finding in one.findings if not _is_of_damaged_notebook(finding)]
     if said or any(_has_code(one) for one in converted):
         return
+    settings = settings_of(root)
     if not root.is_dir():
+        if settings.leaves_out(root):
+            return  # somebody has asked for it, as below
         if converted and kind_of(root.name) not in (None, Kind.PYTHON, Kind.NOTEBOOK):
             return
         why = _why_nothing(converted[0]) if converted else "it is no Python, and no file that a rule is for"
@@ -40,10 +44,12 @@ def require_something_read(root: Path, converted: Sequence[Converted], apart_fro
     if not any(path.is_file() for path in iter_files(root, apart_from=apart_from)):
         raise _nothing(f"the folder {root} is empty")
     left = [path for path in iter_files(root, apart_from=apart_from) if is_python(path) or path.suffix == ".ipynb"]
+    if any(settings.leaves_out(path) for path in left):
+        return
     if left:
         raise TorchportError(
-            f"none of the Python files in {root} was read, as {left[0].relative_to(root)}: they are links, belong to "
-            "an environment, or [tool.torchport] excludes them",
+            f"none of the Python files in {root} was read, as {left[0].relative_to(root)}: they are links, or belong "
+            "to an environment",
             hint=_GIVE,
         )
     raise _nothing(f"there is no Python in the folder {root}")

@@ -181,6 +181,8 @@ class Reach:
             path for path in self._files if not _INSTALL.search(path)
         ]
         roots: list[Node] = []
+        if "setup.py" in self._files:  # installing is a start, too
+            ours.append("setup.py")
         for path in ours or list(self._files):
             file = self._files[path]
             if path in self._unread and "/" in path and len(self._unread) < len(self._files):
