@@ -211,3 +211,30 @@ def test_terminal_json_and_page_agree(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "1 blocks the port" in text and "1 blocker keeps this from running" in html
     assert " h" not in [line for line in text.splitlines() if "work" in line]
     assert text.count("plug.cu") == 0  # the kernels are told by their plugin
+
+
+CHOSEN = """import glob
+import torch
+from setuptools import setup
+from torch.utils.cpp_extension import CUDA_HOME, CppExtension, CUDAExtension
+
+def extensions():
+    extension = CppExtension
+    if torch.cuda.is_available() and CUDA_HOME is not None:
+        extension = CUDAExtension
+    else:
+        OTHERWISE
+    return [extension("p.plug", glob.glob("csrc/*"))]
+
+setup(name="p", ext_modules=extensions())
+"""
+
+
+@pytest.mark.parametrize("otherwise", ["return []", "raise NotImplementedError('no CUDA')"])
+@pytest.mark.parametrize("use", ["plug.f(x)", "plug.f(x) if x.is_cuda else x"])
+def test_an_extension_that_is_chosen_and_collects_its_files(otherwise: str, use: str, tmp_path: Path) -> None:
+    files = built(f"try:\n    from p import plug\nexcept ImportError:\n    plug = None\ndef op(x): return {use}\n")
+    result = weigh(tmp_path, {**files, "setup.py": CHOSEN.replace("OTHERWISE", otherwise)})
+    assert only(result).state == ("optional" if "if" in use else "blocks")
+    assert only(result).work == "2 kernels, 6 lines: 2 small"
+    assert ("unconditionally" in only(result).why) is ("raise" in otherwise and "if" in use)

@@ -46,6 +46,13 @@ def _built(path: str, tree: ast.Module, *, installed: bool) -> Iterator[Plugin]:
         for target in node.targets
         if isinstance(target, ast.Name) and (sources := _sources(node.value))
     }
+    chosen = {  # extension = CUDAExtension, under a condition as a rule, which is where it is decided
+        target.id: node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).endswith("CUDAExtension")
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call):
             continue
@@ -54,11 +61,15 @@ def _built(path: str, tree: ast.Module, *, installed: bool) -> Iterator[Plugin]:
         sources += [source for one in given if isinstance(one, ast.Name) for source in lists.get(one.id, ())]
         inline = any(word.arg == "cuda_sources" for word in call.keywords)
         name = "" if isinstance(call.func, ast.Name) and call.func.id == "setup" else _name(call)
-        unnamed = ast.unparse(call.func).endswith("CUDAExtension") and not sources
+        function = ast.unparse(call.func).rpartition(".")[2]
+        unnamed = (function == "CUDAExtension" and not sources) or function in chosen
         if name and (unnamed or inline or any(source.endswith(_CUDA) for source in sources)):
-            function = ast.unparse(call.func).rpartition(".")[2]
-            at_install = function.endswith("Extension") or (installed and function not in ("load", "load_inline"))
-            yield Plugin(name, path, call.lineno, tuple(sources), at_install)
+            at_install = (
+                function.endswith("Extension")
+                or function in chosen
+                or (installed and function not in ("load", "load_inline"))
+            )
+            yield Plugin(name, path, chosen.get(function, call.lineno), tuple(sources), at_install)
 
 
 def _name(call: ast.Call) -> str:
@@ -99,7 +110,8 @@ def find_owners(plugins: Iterable[Plugin], native: Mapping[str, bytes]) -> dict[
         beside = {owner.name: owner for one, owner in owners.items() if PurePosixPath(one).parent == folder}
         if path not in owners and len(beside) == 1:
             owners[path] = next(iter(beside.values()))
-    unnamed = [plugin for plugin in every if not plugin.sources]  # they collect their files by a pattern
+    named = [plugin for plugin in every if any(source.endswith(_CUDA) for source in plugin.sources)]
+    unnamed = [plugin for plugin in every if plugin not in named]  # they collect their files by a pattern
     for path in native:
         above = [plugin for plugin in unnamed if PurePosixPath(path).is_relative_to(PurePosixPath(plugin.path).parent)]
         if path not in owners and len(above) == 1:

@@ -450,7 +450,9 @@ def _ways(one: ast.If, guard: int) -> tuple[int, int]:
         return guard, guard
     if _OTHERWISE.search(test):
         return guard, one.lineno
-    another = one.orelse and not _raises(one.orelse)
+    if one.orelse and _raises(one.orelse):
+        return guard, guard
+    another = bool(one.orelse)
     return (one.lineno if another or _returns(one.body) or part else guard), guard
 
 
