@@ -46,7 +46,8 @@ def weigh_findings(converted: Sequence[Converted]) -> tuple[list[Converted], lis
     obstacles = []
     for key, group in _groups(errors, weighing).items():
         obstacle, findings = weighing.weigh(key, group)
-        obstacles.append(obstacle)
+        if any(one.severity is Severity.ERROR for one in group):  # a build of unknown sources blocks nothing by itself
+            obstacles.append(obstacle)
         changed.update({id(before): after for before, after in zip(group, findings, strict=True)})
     files = [
         dataclasses.replace(file, findings=tuple(changed.get(id(one), one) for one in file.findings))
