@@ -589,7 +589,6 @@ def test_an_original_that_rounding_takes_away_at_once_decides_nothing(judge_with
 
 
 def test_a_script_that_caught_its_exception_and_ended_itself(judge):
-    """hydra prints the exception and ends with the status 1: no words on processes, steps or seeds."""
     words = "Traceback (most recent call last):\nRuntimeError: no kernel for complex64\nSet HYDRA_FULL_ERROR=1\n"
     seeds = {"kind": "seed", "of": "torch", "value": "0"}
     data = judge([seeds, *original()], [seeds, seeds], ours={"status": 1, "messages": words})
