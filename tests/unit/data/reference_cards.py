@@ -165,6 +165,21 @@ def premultiplied_sums(rank):
     assert both.tolist() == [1.0] * 3, both
 
 
+def shards(rank):
+    """FSDP in its older form, which refuses a CPU that nobody has named."""
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    for place in (torch.cuda.current_device(), torch.device("cuda", rank), None):
+        model = torch.nn.Linear(3, 3)
+        torch.nn.init.ones_(model.weight)
+        model = FullyShardedDataParallel(model if place is not None else model.to(rank), device_id=place)
+        model(torch.ones(1, 3).cuda()).sum().backward()
+        norm = model.clip_grad_norm_(100.0)
+        assert abs(norm.item() - 12**0.5) < 1e-5, norm
+
+
 REFUSED = (
     never_chosen,
     never_chosen_replicas,
@@ -190,6 +205,7 @@ SILENT = (
     groups_of_one,
     from_a_checkpoint,
     premultiplied_sums,
+    shards,
 )
 
 

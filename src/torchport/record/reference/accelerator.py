@@ -22,7 +22,8 @@ NO_MEMORY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max
 
 
 def patch_accelerator(torch: Any, patches: Patches) -> None:
-    """Patch torch.accelerator, its memory functions, and torch.Stream and torch.Event, which need an accelerator."""
+    """Patch torch.accelerator, its memory functions, what needs an accelerator (torch.Stream, torch.Event), and the
+    constructor of torch.device, which takes a number for the accelerator's device."""
     accelerator = torch.accelerator
     context = cpu_streams.StreamContext
 
@@ -54,6 +55,17 @@ def patch_accelerator(torch: Any, patches: Patches) -> None:
         patches.set(accelerator, "device_index", queries.Device)
     for name, stand_in in (("Stream", cpu_streams.Stream), ("Event", cpu_streams.Event)):
         patches.set(torch, name, _pretends(getattr(torch, name), stand_in))
+    patches.wrap_new(torch.device, _name_numbers)
+
+
+def _name_numbers(create: Callable[[type, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
+    def new(cls: type, *args: Any, **kwargs: Any) -> Any:
+        number = args[0] if args else kwargs.get("device")
+        if isinstance(number, int):
+            args, kwargs = ("cuda", number), {}
+        return create(cls, args, kwargs)
+
+    return staticmethod(new)
 
 
 def _pretends(real: Any, stand_in: Any) -> Any:

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any
 
+from torchport.on_import import after_import
 from torchport.patches import Patches
 from torchport.record.reference import queries
 from torchport.record.reference.cards import COLLECTIVES, Communicator
@@ -18,6 +19,8 @@ TAKE_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": 4, "ne
 SUMS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 _PAIR = re.compile(r"\w+:\w+", re.ASCII)
 NCCL = "nccl"
+# FSDP in a wrapper of modules; that of functions, `fully_shard`, works by a mesh.
+FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
 
 
 def to_gloo_backend(backend: Any) -> Any:
@@ -38,6 +41,7 @@ def patch_parallel(torch: Any, patches: Patches) -> None:
         communicators = _patch_groups(torch, patches)
         _patch_mesh(torch, patches)
         patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas(torch, communicators))
+        patches.on_undo(after_import(FSDP, lambda module: _patch_fsdp(torch, patches, module)))
 
 
 def _alone(
@@ -60,6 +64,25 @@ def _replicas(torch: Any, communicators: dict[str, Communicator]) -> Any:
         return init
 
     return make
+
+
+def _patch_fsdp(torch: Any, patches: Patches, module: Any) -> None:
+    """Let FullyShardedDataParallel work on the CPU, which it refuses where nobody has named it."""
+
+    def make(original: Any) -> Any:
+        signature = inspect.signature(original)
+
+        def init(this: Any, wrapped: Any, *args: Any, **kwargs: Any) -> None:
+            bound = signature.bind(this, wrapped, *args, **kwargs)
+            asked = bound.arguments.get("device_id")
+            if asked is not None and to_cpu(torch, asked) != torch.device("cpu"):
+                wrapped.cuda(asked)
+            bound.arguments["device_id"] = torch.device("cpu")
+            original(*bound.args, **bound.kwargs)
+
+        return init
+
+    patches.wrap(module.FullyShardedDataParallel, "__init__", make)
 
 
 def _meet(torch: Any, communicators: dict[str, Communicator], group: Any, mixed: bool = False) -> None:
