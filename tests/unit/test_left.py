@@ -304,6 +304,8 @@ def test_missing_files_are_named(runs: tuple[Path, Path]) -> None:
         ("log.txt", "epoch 1 loss 0.50", "epoch 1 loss 0.60", False),
         ("log.txt", "loss 0.5", "loss nan", False),
         ("log.txt", "saved to cuda:0", "saved to npu:0", True),
+        ("a.json", '{"type": "MULTI_GPU"}', '{"type": "MULTI_NPU"}', True),
+        ("a.json", '{"type": "MULTI_GPU"}', '{"type": "MULTI_CPU"}', False),
         ("log.txt", "saved", "not saved", False),
         ("log.txt", "a\nb\n", "a\n", False),
         ("log.txt", "2026-01-01 10:00:00 ok", "2026-01-01 10:09:11 ok", True),

@@ -12,8 +12,6 @@ import pytest
 from torchport.findings import Severity
 from torchport.port import outcomes, runs
 from torchport.port.plan import NPU, REFERENCE
-from torchport.port.printed import compare_printed
-from torchport.port.texts import mask_text
 from torchport.results.codec import from_json
 from torchport.results.comparison import Comparison
 from torchport.results.port import FileRow
@@ -199,18 +197,3 @@ def test_the_last_bound_of_the_losses_says_how_closely_numbers_are_compared(allo
     data = port_results.comparison(port_results.curve(allowed=[1e-5] * 19 + [allowed]))
     data |= {"tolerance": {"dtype": "float32", "given": None}}
     assert outcomes.choose_tolerance(from_json(Comparison, data)) == pytest.approx(tolerance)
-
-
-def test_ranks_print_in_any_order() -> None:
-    one, other = "rank 0 of 2\nrank 1 of 2\n", "rank 1 of 2\nrank 0 of 2\n"
-    row = compare_printed(one, other, 0.01)
-    assert row is not None
-    assert row.equal
-    row = compare_printed(one, "rank 1 of 2\nrank 1 of 2\n", 0.01)
-    assert row is not None
-    assert not row.equal
-
-
-def test_the_names_of_kinds_of_devices_are_no_difference() -> None:
-    assert mask_text("DistributedType.MULTI_GPU") == mask_text("DistributedType.MULTI_NPU")
-    assert mask_text("MULTI_GPUS") != mask_text("MULTI_NPU")

@@ -56,6 +56,13 @@ def test_memory_says_nothing(name: str) -> None:
     assert differs("members: 1", reference="members: 0")
 
 
+def test_the_lines_of_ranks_have_no_order() -> None:
+    line = "Process rank: {0}, world size: 2, device: {1}:{0}, seed {2}\n"
+    original = line.format(1, "cuda", 7) + line.format(0, "cuda", 4)
+    assert not differs(line.format(0, "npu", 4) + line.format(1, "npu", 7), reference=original)
+    assert differs(line.format(0, "npu", 7) + line.format(1, "npu", 4), reference=original)
+
+
 @pytest.mark.parametrize(
     ("port", "again", "refused"),
     [

@@ -65,7 +65,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TOKEN = re.compile(r"[A-Za-z]\w*+(?:@\d++|[./-][A-Za-z]\w*+|-\d++(?!\.))*+")
 _AFTER = re.compile(r"[ \t]+(?:rate|score|value)\b", re.IGNORECASE)
 _OF = re.compile(r"[ \t]+(?:of|on|for|over|at|after|in)[ \t][^:=,;|]{1,80}(?=[:=])")
-_RANK = re.compile(r"\brank[\s:=_#-]{0,3}(\d+)\b", re.IGNORECASE)
+RANK = re.compile(r"\brank[\s:=_#-]{0,3}(\d+)\b", re.IGNORECASE)
 _NUMBER = r"(?>[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?)"
 _VALUE = re.compile(
     r"(?:[ \t]*\((?P<word>%|[a-z ]{1,12})\))?(?:[ \t:=\"'|│┃\[]|[-–][ \t])*(?:(?:is|was)\b[ \t:=]*)?"
@@ -119,7 +119,7 @@ def final_metrics(output: str) -> dict[str, Metric]:
 
 def _of_line(line: str) -> Iterator[Metric]:
     before: list[str] = []  # words that follow each other up to here
-    rank = _RANK.search(line)
+    rank = RANK.search(line)
     end = 0
     for token in _TOKEN.finditer(line):
         if token.start() < end:

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from torchport.compare.printed import Kind, printed_metrics, split_lines
+from torchport.compare.printed import RANK, Kind, printed_metrics, split_lines
 from torchport.port.texts import NUMBER, mask_text, number_difference, pick_worst
 from torchport.results.port import FileRow
 
@@ -52,8 +52,6 @@ def compare_printed(
                 continue
             allowed = max([tolerance, *(times * one for one, _ in _differences(words, rows, more[words], points))])
         compared += len(rows)
-        if sorted(numbers for _, numbers in rows) == sorted(numbers for _, numbers in others):
-            continue  # several processes print in any order
         found += [(difference, allowed, text) for difference, text in _differences(words, rows, others, points)]
     if not compared:
         return None
@@ -138,5 +136,8 @@ def _by_words(output: Sequence[str]) -> Lines:
         masked = mask_text(line).strip()
         numbers = NUMBER.findall(masked)
         if numbers:
-            found[NUMBER.sub("#", masked)].append((masked[:60], numbers))
+            # Ranks print to one output, in another order in each run: a line that names its rank is that rank's.
+            rank = RANK.search(line)
+            words = NUMBER.sub("#", masked) + (f"\n{rank[1]}" if rank else "")
+            found[words].append((masked[:60], numbers))
     return found

@@ -28,7 +28,8 @@ MASKS = tuple(
         r"\b\d++(?:\.\d++)?\s?(?:s|ms|us|µs|secs?|seconds?|min|minutes?|hours?|it/s|s/it|[kmg]i?b(?:/s)?|\w*/s(?:ec)?)\b",
         r"\b1[6-9]\d{8}(?:\.\d+)?\b",
         r"\b0x[0-9a-f]{6,}\b",
-        r"\b(?:(?:multi_)?(?:cuda|gpu|npu|cpu)(?::\d+)?|nccl|hccl)\b",
+        r"\b(?:(?:cuda|npu|cpu)(?::\d+)?|nccl|hccl)\b",
+        r"(?<![a-z])[gn]pu(?![a-z])",  # in names of more words, too: accelerate's MULTI_GPU is MULTI_NPU
     )
 )
 NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?(?!\w)|\bnan\b|[-+]?\binf\b", re.IGNORECASE)
