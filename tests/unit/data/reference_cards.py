@@ -161,6 +161,9 @@ def premultiplied_sums(rank):
     dist.reduce_scatter_tensor(part, given, op=half)
     dist.all_reduce(both, half)
     assert part.tolist() == [1.5, 1.5], part
+    if hasattr(dist, "reduce_scatter_single"):  # the name in torch 2.13, which FSDP2 calls
+        dist.reduce_scatter_single(part.zero_(), given, half)
+        assert part.tolist() == [1.5, 1.5], part
     assert given.tolist() == [rank + 1.0] * 4, given
     assert both.tolist() == [1.0] * 3, both
 
@@ -174,7 +177,8 @@ def shards(rank):
     for place in (torch.cuda.current_device(), torch.device("cuda", rank), None):
         model = torch.nn.Linear(3, 3)
         torch.nn.init.ones_(model.weight)
-        model = FullyShardedDataParallel(model if place is not None else model.to(rank), device_id=place)
+        model = model if place is not None else model.to(rank)
+        model = FullyShardedDataParallel(model, device_id=place, sync_module_states=True)
         model(torch.ones(1, 3).cuda()).sum().backward()
         norm = model.clip_grad_norm_(100.0)
         assert abs(norm.item() - 12**0.5) < 1e-5, norm

@@ -16,7 +16,15 @@ from torchport.record.reference.places import name_device, to_cpu
 # Public functions of torch.distributed with the argument `backend`, by its position (None: keyword only).
 TAKE_BACKEND = {"init_process_group": 0, "new_group": 2, "new_subgroups": 4, "new_subgroups_by_enumeration": 2}
 # Functions that take an operation; gloo has no PREMUL_SUM, by which FSDP2 divides gradients.
-SUMS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+SUMS = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "_reduce_scatter_base",
+)
 _PAIR = re.compile(r"\w+:\w+", re.ASCII)
 NCCL = "nccl"
 # FSDP in a wrapper of modules; that of functions, `fully_shard`, works by a mesh.
@@ -41,7 +49,7 @@ def patch_parallel(torch: Any, patches: Patches) -> None:
         communicators = _patch_groups(torch, patches)
         _patch_mesh(torch, patches)
         patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas(torch, communicators))
-        patches.on_undo(after_import(FSDP, lambda module: _patch_fsdp(torch, patches, module)))
+        patches.on_undo(after_import(FSDP, lambda module: _patch_fsdp(patches, module, torch.device("cpu"))))
 
 
 def _alone(
@@ -66,23 +74,23 @@ def _replicas(torch: Any, communicators: dict[str, Communicator]) -> Any:
     return make
 
 
-def _patch_fsdp(torch: Any, patches: Patches, module: Any) -> None:
-    """Let FullyShardedDataParallel work on the CPU, which it refuses where nobody has named it."""
+def _patch_fsdp(patches: Patches, module: Any, cpu: Any) -> None:
+    """Let FullyShardedDataParallel work on the CPU, which it refuses where nobody has named it, and send its modules
+    from rank 0, for which it wants them on a card."""
 
     def make(original: Any) -> Any:
         signature = inspect.signature(original)
 
-        def init(this: Any, wrapped: Any, *args: Any, **kwargs: Any) -> None:
-            bound = signature.bind(this, wrapped, *args, **kwargs)
-            asked = bound.arguments.get("device_id")
-            if asked is not None and to_cpu(torch, asked) != torch.device("cpu"):
-                wrapped.cuda(asked)
-            bound.arguments["device_id"] = torch.device("cpu")
+        def init(*args: Any, **kwargs: Any) -> None:
+            bound = signature.bind(*args, **kwargs)
+            bound.arguments["device_id"] = cpu
             original(*bound.args, **bound.kwargs)
 
         return init
 
     patches.wrap(module.FullyShardedDataParallel, "__init__", make)
+    inside = sys.modules[module._init_param_handle_from_module.__module__]
+    patches.set(inside, "_check_module_states_for_sync_module_states", lambda states: None)
 
 
 def _meet(torch: Any, communicators: dict[str, Communicator], group: Any, mixed: bool = False) -> None:
@@ -163,9 +171,10 @@ def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
                 return original(*args, **kwargs)
             words = signature.bind(*args, **kwargs).arguments
             factor, words["op"] = words["op"].factor, c10d.ReduceOp.SUM
-            name = next(name for name in ("tensor", "input", "input_list") if name in words)
-            if name == "tensor":  # which has the result
-                words[name].mul_(factor)
+            name = next(name for name in ("tensor", "tensors", "input", "input_list") if name in words)
+            if name in ("tensor", "tensors"):  # which have the result
+                for one in [words[name]] if name == "tensor" else words[name]:
+                    one.mul_(factor)
             else:
                 words[name] = [one * factor for one in words[name]] if name == "input_list" else words[name] * factor
             return original(**words)
@@ -202,7 +211,8 @@ def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
         if hasattr(c10d, name):
             everywhere(name, meets)
     for name in SUMS:
-        everywhere(name, scales)
+        if hasattr(c10d, name):
+            everywhere(name, scales)
     return communicators
 
 
