@@ -47,6 +47,7 @@ def check_accelerator_is_the_cuda_device():
         assert torch.accelerator.is_available()
         assert device == torch.accelerator.current_accelerator(check_available=True) == torch.device(CUDA)
         assert torch.device(1) == torch.device(device=1) == torch.device("cuda:1")
+        assert torch._C._nn._parse_to(1)[0] == torch._C._nn._parse_to(device=1)[0] == torch.device("cuda:1")
         assert (device.type, device.index) == ("cuda", None)
         assert nn.Linear(2, 2).to(device).weight.device.type == "cpu"
         assert torch.accelerator.device_count() == torch.cuda.device_count() == 1

@@ -23,7 +23,8 @@ NO_MEMORY = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max
 
 def patch_accelerator(torch: Any, patches: Patches) -> None:
     """Patch torch.accelerator, its memory functions, what needs an accelerator (torch.Stream, torch.Event), and the
-    constructor of torch.device, which takes a number for the accelerator's device."""
+    constructor of torch.device, which takes a number for the accelerator's device, as does what reads the arguments of
+    `to` for classes outside of torch (tensordict)."""
     accelerator = torch.accelerator
     context = cpu_streams.StreamContext
 
@@ -56,6 +57,7 @@ def patch_accelerator(torch: Any, patches: Patches) -> None:
     for name, stand_in in (("Stream", cpu_streams.Stream), ("Event", cpu_streams.Event)):
         patches.set(torch, name, _pretends(getattr(torch, name), stand_in))
     patches.wrap_new(torch.device, _name_numbers)
+    patches.wrap(torch._C._nn, "_parse_to", lambda parse: _name_number_in_to(torch, parse))
 
 
 def _name_numbers(create: Callable[[type, tuple[Any, ...], dict[str, Any]], Any]) -> Any:
@@ -66,6 +68,17 @@ def _name_numbers(create: Callable[[type, tuple[Any, ...], dict[str, Any]], Any]
         return create(cls, args, kwargs)
 
     return staticmethod(new)
+
+
+def _name_number_in_to(torch: Any, parse: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if args and isinstance(args[0], int):
+            args = (torch.device(args[0]), *args[1:])
+        elif isinstance(kwargs.get("device"), int):
+            kwargs["device"] = torch.device(kwargs["device"])
+        return parse(*args, **kwargs)
+
+    return call
 
 
 def _pretends(real: Any, stand_in: Any) -> Any:
