@@ -165,6 +165,15 @@ def test_a_recorded_script_behaves_as_under_python(folder, tmp_path, statement):
     assert bool(process.of_kind("error")) is (statement in ("fail()", "1/0", "assert ()"))
 
 
+def test_an_exception_that_is_caught_to_leave_is_told(folder, tmp_path):
+    """As hydra leaves."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys\ntry:\n    1 / 0\nexcept Exception:\n    sys.exit(int(sys.argv[1]))\n")
+    recorded(folder, [str(script), "1"])
+    (error,) = Recording.from_directory(folder).of_kind("error")
+    assert (error["error"], error["line"]) == ("ZeroDivisionError: division by zero", 3)
+
+
 def test_an_exception_is_placed_in_the_script(folder, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

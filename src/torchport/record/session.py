@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchport import collector, standins
-from torchport.patches import Patches
+from torchport.patches import Patches, disguise
 from torchport.record import recording, snapshot
 from torchport.record.equal import EqualStart
 from torchport.record.faults import Faults
@@ -124,6 +124,7 @@ class Session:
         wanted = options.operators or {}
         self._journal = Journal(Path(options.out), drops=wanted.get("on_full") == "drop")
         self._process = os.getpid()
+        self._caught: BaseException | None = None
         lines = json.loads(Path(options.lines).read_bytes()) if options.lines else {}
         self._sites = Sites(options.views.values() or options.roots or [os.getcwd()], lines)
         self._draws: Any = None
@@ -163,6 +164,7 @@ class Session:
             standins.install()  # both runs of a port import apex and the like; a GPU has the libraries themselves
         if options.side in (REFERENCE, PORT):
             collector.spare_modules()
+        sys.exit = disguise(self._leave(sys.exit), sys.exit)
         atexit.register(self._finish)  # first registered, so it runs after the script's own exit handlers
 
     def _prepare(self, torch: Any, patches: Patches) -> None:
@@ -312,6 +314,16 @@ class Session:
     def _stop(self, why: str, steps: int) -> None:
         self._journal.write_event("stop", why=why, steps=steps)
 
+    def _leave(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """`sys.exit` that keeps what is caught where it is called to fail: hydra and others print an exception so."""
+
+        def exit_(status: Any = None, /) -> Any:
+            if status not in (None, 0):
+                self._caught = sys.exc_info()[1]
+            original(status)
+
+        return exit_
+
     def _finish(self) -> None:
         if os.getpid() != self._process:
             return
@@ -322,7 +334,8 @@ class Session:
 
             if touched := reference.describe_npu_use():
                 self._journal.write_event("npu", touched=touched)
-        error = getattr(sys, "last_value", None)  # set by the interpreter for an exception that nobody caught
+        # Set by the interpreter for an exception that nobody caught.
+        error = getattr(sys, "last_value", None) or self._caught
         if isinstance(error, BaseException) and not isinstance(error, SystemExit):
             self._journal.write_event("error", **describe_failure(error, self._sites))
         self._journal.write_event("modules", files=list_user_source_files())
