@@ -192,13 +192,14 @@ class EqualStart:
             detail = f"names or shapes differ, first {differing[0]!r}"
             self._journal.write_event("weights", name=name, action="mismatch", detail=detail)
             return
+        values = {key: find_part(value) for key, value in values.items()}
         with self._torch.no_grad():
             if self._spoil and not self._started and not name.startswith("state"):
                 self._spoil_weight(tensors, values)
             for key, tensor in tensors.items():
                 loaded = values[key] if self._noise is None else self._moved(values[key])
                 self._compare(name, key, tensor, values[key], loaded)
-                tensor.copy_(loaded)
+                find_part(tensor).copy_(loaded)
         if self._generator:
             self._torch.default_generator.set_state(stored["generator"])
         self._journal.write_event("weights", name=name, action="loaded", detail=f"{len(values)} tensors")
@@ -248,9 +249,10 @@ class EqualStart:
                 continue
             if measure_difference(self._torch, tensor, values[key]) > OWN:
                 continue
-            other = tensor.flatten().flip(0).view_as(tensor)
+            part = find_part(tensor)
+            other = part.flatten().flip(0).view_as(part)
             if measure_difference(self._torch, other, values[key]) > SPOILT:
-                tensor.copy_(other)
+                part.copy_(other)
                 self._spoilt[tensor] = True
                 self._journal.write_event("planted", name="start", where=self._find_name(tensor) or key)
                 return
@@ -259,12 +261,17 @@ class EqualStart:
         return perturb_by_ulp(self._torch, value, self._noise) if value.is_floating_point() else value
 
 
+def find_part(tensor: Any) -> Any:
+    """What this rank has of a DTensor, which FSDP2 makes of parameters and not all operators take; else `tensor`."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 def measure_difference(torch: Any, tensor: Any, value: Any) -> float:
     """The largest difference of an element, related to the root mean square of the larger tensor; 0 for equal tensors,
     infinite where the one has numbers and the other has none, or where they are no floating-point numbers.
 
     `value` is on the CPU and of the same shape."""
-    own = tensor.detach().cpu()
+    own = find_part(tensor).detach().cpu()
     if own.dtype == value.dtype and torch.equal(own, value):
         return 0.0
     if not (own.is_floating_point() or own.is_complex()):
@@ -283,7 +290,7 @@ def measure_difference(torch: Any, tensor: Any, value: Any) -> float:
 
 def measure_share(torch: Any, tensor: Any, value: Any) -> float:
     """The norm of the difference, related to that of the larger tensor; infinite where one has no such norm."""
-    own, other = (each.detach().cpu().to(torch.float64) for each in (tensor, value))
+    own, other = (find_part(each).detach().cpu().to(torch.float64) for each in (tensor, value))
     size = max(float(own.norm()), float(other.norm()))
     share = float((own - other).norm()) / size if size else 0.0
     return share if math.isfinite(share) else math.inf
@@ -291,4 +298,4 @@ def measure_share(torch: Any, tensor: Any, value: Any) -> float:
 
 def _is_as_loaded(torch: Any, tensor: Any, value: Any) -> bool:
     """Whether nothing has written other numbers since: a checkpoint that is loaded later makes up for them."""
-    return bool(torch.equal(tensor.detach().cpu().to(value.dtype), value))
+    return bool(torch.equal(find_part(tensor).detach().cpu().to(value.dtype), value))
