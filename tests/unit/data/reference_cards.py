@@ -168,6 +168,17 @@ def premultiplied_sums(rank):
     assert both.tolist() == [1.0] * 3, both
 
 
+def losses(rank):
+    """As accelerate gathers a loss that has a history, which gloo refuses."""
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    loss, both = torch.ones(1, requires_grad=True).cuda() * (rank + 1), torch.empty(2).cuda()
+    dist.all_gather_into_tensor(both, loss)
+    assert both.tolist() == [1.0, 2.0], both
+    dist.all_reduce(loss)
+    assert loss.tolist() == [3.0], loss
+
+
 def shards(rank):
     """FSDP in its older form, which refuses a CPU that nobody has named."""
     from torch.distributed.fsdp import FullyShardedDataParallel
@@ -209,6 +220,7 @@ SILENT = (
     groups_of_one,
     from_a_checkpoint,
     premultiplied_sums,
+    losses,
     shards,
 )
 

@@ -159,7 +159,9 @@ def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             _meet(torch, communicators, kwargs.get("group", args[at] if len(args) > at else None))
-            return original(*args, **kwargs)
+            # NCCL sends numbers; gloo writes into views, which autograd refuses where what is sent has a history.
+            words = {name: _detach(torch, value) for name, value in kwargs.items()}
+            return original(*(_detach(torch, value) for value in args), **words)
 
         return call
 
@@ -214,6 +216,14 @@ def _patch_groups(torch: Any, patches: Patches) -> dict[str, Communicator]:
         if hasattr(c10d, name):
             everywhere(name, scales)
     return communicators
+
+
+def _detach(torch: Any, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.detach() if value.requires_grad else value
+    if isinstance(value, list) and any(isinstance(one, torch.Tensor) and one.requires_grad for one in value):
+        return [_detach(torch, one) for one in value]
+    return value
 
 
 def _is_premultiplied(c10d: Any, value: Any) -> bool:
