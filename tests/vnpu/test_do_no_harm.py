@@ -1,6 +1,6 @@
 """Programs that run on an NPU as they are, with a fallback or a branch of their own, run there after conversion too.
 
-The cases are those of tests/blind/cases/no_harm.diff. As a negative control, each is converted without what protects it.
+The cases stand in tests/blind/cases/no_harm.diff. As a negative control, each is converted without what protects it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which findings block: those that a path from an entry point reaches without another way. The rest is optional.
 
-What belongs together is one obstacle: a plugin with its build, its kernels and its imports; a package with its line in
-a list and its imports. One of its findings speaks for all; the others say so in their evidence (`part_of`).
+Findings that belong together are one obstacle: a plugin with its build, its kernels and its imports; a package with its
+line in a list and its imports. One of its findings speaks for all; the others say so in their evidence (`part_of`).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _Weighing:
         return "place", f"{where.path}{line} {finding.message}"
 
     def weigh(self, key: tuple[str, str], group: list[Finding]) -> tuple[Obstacle, list[Finding]]:
-        """What is in the way, and its findings with the severity that they have."""
+        """The obstacle, and its findings with the severity that they have."""
         kind, name = key
         if kind == "plugin":
             return self._weigh_plugin(name, group)

@@ -82,7 +82,7 @@ def _name(call: ast.Call) -> str:
 
 
 def _sources(value: ast.expr) -> list[str]:
-    """File names in a list, also where each is joined to a folder; those of a call that builds another are not its."""
+    """File names in a list, also where each is joined to a folder; the names in a call that builds another are not."""
     if isinstance(value, ast.Call) and (_name(value) and any(word.arg == "sources" for word in value.keywords)):
         return []
     texts = [node.value for node in ast.walk(value) if isinstance(node, ast.Constant) and isinstance(node.value, str)]

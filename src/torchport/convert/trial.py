@@ -106,7 +106,7 @@ def _import_files(tree: Path, files: Sequence[str], seconds: float) -> dict[str,
 
 
 def _is_worse(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What is wrong after the conversion that was not before; "" if nothing is, or if it took too long to tell."""
+    """The error after the conversion that was not there before; "" if there is none, or if it took too long to tell."""
     if after["error"]:
         return str(after["error"])
     then, now = before.get("items"), after.get("items")

@@ -262,7 +262,7 @@ class EqualStart:
 
 
 def find_part(tensor: Any) -> Any:
-    """What this rank has of a DTensor, which FSDP2 makes of parameters and not all operators take; else `tensor`."""
+    """This rank's part of a DTensor, which FSDP2 makes of parameters and not all operators take; else `tensor`."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 

@@ -1,4 +1,4 @@
-"""What is in a project's way, its libraries, and its operators without a kernel, in the same words everywhere."""
+"""A project's obstacles, its libraries, and its operators without a kernel, in the same words everywhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def describe_inventory(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def describe_obstacle(one: Obstacle) -> str:
-    """What it is, how much it is, and why it is in the way or not."""
+    """Its kind and name, its size, and why it is in the way or not."""
     what = one.name if one.kind == "place" else f"{one.kind} {one.name}"
     return f"{what}{f' ({one.work})' if one.work else ''}: {one.why.removeprefix('optional: ')}"
 

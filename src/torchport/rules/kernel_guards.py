@@ -159,8 +159,8 @@ class _Search:
         return False
 
     def _is_handle(self, binding: Binding, depth: int, *, at_top: bool) -> bool:
-        """Whether a name is bound to a compiled module: imported, or built by a call. What called functions
-        do counts for a name of the whole file only: each local variable would lead through half of the project."""
+        """Whether a name is bound to a compiled module: imported, or built by a call. Functions that are
+        called are followed for a name of the whole file only: each local one would lead through half of the project."""
         if binding.how is Binds.IMPORT:
             return _BUILDERS.match(binding.target) is not None or self._is_compiled(binding.target)
         value = binding.value

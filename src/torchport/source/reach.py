@@ -1,8 +1,8 @@
-"""What of a project is run when it is started as it is meant to be: which functions refer to which, past which guards.
+"""The code that a project runs if it is started as it is meant to be: which function refers to which, past which guard.
 
 A node is a file with one of its top-level functions or classes, or with "" for what its import runs. A reference is
 guarded where the code has another way: in a `try` that goes on without it, behind a condition on CUDA, a plugin or a
-flag with a branch for the rest. What is reached from the project's entry points by unguarded references is needed.
+flag with a branch for the rest. Code that is reached from the project's entry points by unguarded references is needed.
 Nothing is run; what cannot be told (methods of objects, computed imports) counts as a reference to the whole class.
 """
 
@@ -160,7 +160,7 @@ class Reach:
     # -- building ------------------------------------------------------------------------------------------------
 
     def _follow(self, *, guarded: bool) -> dict[Node, list[Reference]]:
-        """What the roots lead to, each with the references that lead there."""
+        """All that the roots lead to, each with the references that lead there."""
         found: dict[Node, list[Reference]] = {root: [] for root in self.roots}
         waiting = list(self.roots)
         while waiting:

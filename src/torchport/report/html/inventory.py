@@ -32,7 +32,7 @@ def render_inventory_section(result: Result[Any]) -> str:
         for one in data.get("obstacles", ())[:ROWS]
     ]
     if rows:
-        titles = ("", "Obstacle", "Why", "What its effort rests on")
+        titles = ("", "Obstacle", "Why", "Effort rests on")
         parts.append(f"<h3>In the way, and optional ({len(rows)})</h3>{render_text_table(titles, rows, 'obstacles')}")
     packages = [
         (escape(one.name), escape(one.version), escape(one.status), escape(one.counterpart), _places(one.places))

@@ -29,7 +29,7 @@ class Effort(enum.StrEnum):
     LARGE = "large: it is built on the hardware of a GPU, so it is a kernel to design anew"
 
 
-# What of a GPU a kernel uses, by class, each with the words that it is told by.
+# The features of a GPU that a kernel uses, by class, each with the words that it is told by.
 _LARGE = {
     "assembly": r"\basm\b",
     "tensor cores": r"wmma|\bmma\b|\bmma_|ldmatrix|cute::|cutlass",
