@@ -162,7 +162,7 @@ def _events(path: Path) -> list[audit.Event]:
 
 
 def _extras(arguments: argparse.Namespace) -> Extras:
-    """What is to be done before the conversion."""
+    """The stages before the conversion, and the choices of the user."""
     chosen = Extras(
         assume_modules=arguments.assume_modules, ignore_npu_path=arguments.ignore_npu_path, tries=arguments.tries
     )

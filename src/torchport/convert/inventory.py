@@ -1,4 +1,4 @@
-"""What a lead asks of a project: its libraries, its operators without a kernel, and the release that is meant."""
+"""Answers for a lead: the libraries of a project, its operators without a kernel, and the release that is meant."""
 
 from __future__ import annotations
 
