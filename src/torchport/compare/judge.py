@@ -102,7 +102,7 @@ def compare_recordings(
     far = reach.measure_reach(number, both, apart, pairs, chance=bool(chance))
     steps = Steps(kind, reference.steps, port.steps)
     ended_well = not conditions.has_failed(port) and not port.stopped
-    table = _controls(judged, chance)
+    table = _controls(judged, chance, control)
     findings = [
         *(operators.findings if operators else ()),
         *conditions.reference_conditions(reference),
@@ -246,11 +246,11 @@ def _steps(both: Sequence[Compared]) -> int:
     return max((len({*curve.pair.reference.at[: len(curve.errors)]}) for curve in curves_of(both)), default=0)
 
 
-def _controls(judged: Sequence[Compared], chance: list[str]) -> Controls:
+def _controls(judged: Sequence[Compared], chance: list[str], control: Recording | None) -> Controls:
     """The faults of the control run, and what noticed them."""
     one = next((one for one in judged if one.control is not None), None)
     if one is None or one.control is None:
-        return Controls(False, "there is no control run")
+        return Controls(False, "no step was compared" if control is not None else "there is no control run")
     if not one.faults:
         return Controls(False, "no fault was put into the control run")
     kind = one.reference.process.step_kind
