@@ -141,6 +141,21 @@ def test_a_saved_point_is_returned_to() -> None:
     assert epochs.find_point(b"never") is None
 
 
+def test_a_stream_goes_on_behind_all_that_was_drawn() -> None:
+    """DTensor restores the old state after each draw, and puts one of its own there for the next."""
+    epochs = Epochs()
+    one = Stream(epochs, 5)
+    point = one.current_point()
+    seen = []
+    for _ in range(3):
+        one.go_on()
+        seen.append(one.next_key(0, 8, lambda: "a"))
+        one.go_to(point)
+    assert len(set(seen)) == 3
+    one.go_on()
+    assert one.current_point().mark != point.mark
+
+
 def test_points_are_told_apart() -> None:
     one = stream()
     marks = [one.mark]

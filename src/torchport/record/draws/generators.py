@@ -230,6 +230,8 @@ class Generators:
                 stream.go_to_epoch(hash_parts("state", saved.hex()))
             elif stream is not self.default:  # a device's state looks different in the two runs: its seed does not
                 stream.go_to_epoch(_origin(this))
+            else:  # DTensor puts its own offset there for each draw, and the old state back afterwards
+                stream.go_on()
             if this._cdata == self._host:
                 self._default_seed = this.initial_seed()
             return result

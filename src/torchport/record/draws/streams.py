@@ -90,6 +90,11 @@ class Stream:
         """Return to where the stream was."""
         self._epoch, self._drawn, self.mark = point.epoch, dict(point.drawn), point.mark
 
+    def go_on(self) -> None:
+        """Go behind all draws of this epoch, so that none that comes was given before."""
+        self._drawn = {signature: len(keys) for signature, keys in self._epoch.keys.items()}
+        self.mark = hash_parts("on", self.mark, *sorted(self._drawn.items()))
+
 
 class Epochs:
     """The last epochs and the last points that were saved, by the bytes of the state that stands for them."""
