@@ -136,12 +136,16 @@ def _spells_cuda(call: ast.Call) -> bool:
 
 
 def _computes(module: Module, value: ast.expr | None) -> bool:
-    """Whether an assigned value is made by torch or by the project, not only by Python: no logger, no path."""
+    """Whether an assigned value is made by torch, by a library or by the project, not only by Python: no logger, no
+    path."""
     for node in ast.walk(value) if value is not None else ():
         name = module.resolve_name(node.func) if isinstance(node, ast.Call) else None
         root = (name or "").partition(".")[0]
         if root == "torch" or (root in module.project.modules and root not in sys.stdlib_module_names):
             return True
+        ours = root not in sys.stdlib_module_names and root not in ("", "builtins")
+        if ours and not (name or "").lower().endswith(("get_logger", "getlogger")):
+            return True  # TorchTrainer(...) of a library: a script without a function main
     return False
 
 
