@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
+import json
+import os
+import subprocess
 import sys
-import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,91 +26,88 @@ ARGUMENTS = [
 _STDLIB = ("builtins", "collections", "math", "io", "queue", "ast", "pickle", "base64")
 
 
-@pytest.fixture(autouse=True)
-def _no_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+HERE = Path(__file__).parent
 
 
-def _find(name: str) -> Any:
-    """The value of a dotted name in the installed packages; AttributeError and ImportError where they have none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        words = name.split(".")
-        for count in range(len(words), 0, -1):
-            try:
-                value = importlib.import_module(".".join(words[:count]))
-            except ModuleNotFoundError:
-                if count == 1:
-                    raise
-                continue
-            for word in words[count:]:
-                value = getattr(value, word)
-            return value
-    raise AssertionError(name)
+@pytest.fixture(scope="module")
+def installed() -> dict[str, Any]:
+    """Facts on the installed packages by name, told by a process of its own (installed_names.py): the one of the tests
+    may hold a torch that others have changed."""
+    asked = {
+        "names": [*NAMES, *(row.becomes for row in NAMES.values() if row.becomes)],
+        "functions": [function for function, _, _ in ARGUMENTS] + ["torchvision.utils.make_grid"],
+        "modules": [name for name, row in NAMES.items() if row.module],
+    }
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    ended = subprocess.run(
+        [sys.executable, str(HERE / "installed_names.py")],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    return dict(json.loads(ended.stdout))
 
 
-def _is_there(name: str) -> bool:
-    try:
-        _find(name)
-    except (ModuleNotFoundError, AttributeError):
-        return False
-    return True
+def require(package: str, installed: Mapping[str, Any]) -> None:
+    if package not in _STDLIB and package not in installed["versions"]:
+        pytest.skip(f"{package} is not installed")
 
 
-def _only_raises(row: Removed) -> bool:
-    """Names that torch keeps to say that they were removed."""
-    value = _find(row.name)
-    return inspect.isfunction(value) and "is now removed" in inspect.getsource(value)
-
-
+@pytest.mark.processes
 @pytest.mark.parametrize("package", ["torch", "torchvision", "numpy", "scipy", "PIL"])
-def test_each_row_is_gone(package: str) -> None:
-    pytest.importorskip(package)
+def test_each_row_is_gone(package: str, installed: dict[str, Any]) -> None:
+    require(package, installed)
     rows = [row for name, row in NAMES.items() if name.partition(".")[0] == package]
     assert rows
-    there = [row.name for row in rows if _is_there(row.name) and not row.module and not _only_raises(row)]
-    assert there == []
+    assert [row.name for row in rows if installed["names"][row.name] == "there" and not row.module] == []
 
 
-def test_each_row_of_python_is_gone() -> None:
+@pytest.mark.processes
+def test_each_row_of_python_is_gone(installed: dict[str, Any]) -> None:
     rows = [name for name, row in NAMES.items() if row.describe().startswith("gone since Python")]
-    assert len(rows) > 20 and not [name for name in rows if _is_there(name)]
+    assert len(rows) > 20
+    assert not [name for name in rows if installed["names"][name] != "missing"]
 
 
-def test_only_modules_are_gone_where_something_else_has_the_name() -> None:
+@pytest.mark.processes
+def test_only_modules_are_gone_where_something_else_has_the_name(installed: dict[str, Any]) -> None:
     for name in (name for name, row in NAMES.items() if row.module):
-        assert _is_there(name)
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module(name)
+        assert installed["names"][name] == "there"
+        assert installed["modules"][name] == "missing"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("row", [row for row in NAMES.values() if row.becomes], ids=lambda row: row.name)
-def test_what_it_becomes_is_there(row: Removed) -> None:
-    root = row.becomes.partition(".")[0]
-    if root not in _STDLIB:
-        pytest.importorskip(root)
-    assert _is_there(row.becomes)
+def test_what_it_becomes_is_there(row: Removed, installed: dict[str, Any]) -> None:
+    require(row.becomes.partition(".")[0], installed)
+    assert installed["names"][row.becomes] == "there"
 
 
 def test_each_row_says_what_to_do() -> None:
     written = [row for row in NAMES.values() if not row.had]
-    assert written and all(row.becomes or row.text or row.use for row in written)
+    assert written
+    assert all(row.becomes or row.text or row.use for row in written)
     assert all(eval(row.text) is not None for row in NAMES.values() if row.text)  # they need no import
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(("function", "word", "row"), ARGUMENTS, ids=lambda value: str(value)[:60])
-def test_arguments_are_gone(function: str, word: str, row: Removed) -> None:
-    pytest.importorskip(function.partition(".")[0])
-    value = _find(function)
+def test_arguments_are_gone(function: str, word: str, row: Removed, installed: dict[str, Any]) -> None:
+    require(function.partition(".")[0], installed)
     if function == "torchvision.utils.save_image":  # it hands its keywords on
-        value = _find("torchvision.utils.make_grid")
-    parameters = inspect.signature(value).parameters
-    assert word not in parameters and (not row.becomes or row.becomes in parameters)
+        function = "torchvision.utils.make_grid"
+    parameters = installed["functions"][function]
+    assert word not in parameters
+    assert not row.becomes or row.becomes in parameters
 
 
-def test_versions_are_the_installed_ones() -> None:
+@pytest.mark.processes
+def test_versions_are_the_installed_ones(installed: dict[str, Any]) -> None:
     for package in ("torch", "torchvision", "numpy"):
-        found = pytest.importorskip(package).__version__.partition("+")[0]
+        require(package, installed)
+        found = installed["versions"][package]
         assert removed.read_versions()[package] == found, f"run tools/removed_names.py: {package} is {found}"
 
 

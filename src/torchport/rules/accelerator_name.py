@@ -31,7 +31,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         return
     body = module.tree.body
     first = torch_import(module)
-    bound = "torch" in module.names.scopes[module.tree].bindings
+    declared = any(isinstance(statement, ast.Global) and "torch" in statement.names for statement in body)
+    bound = "torch" in module.names.scopes[module.tree].bindings and not declared  # no use before `global torch`
     last = first
     for statement in body:  # after all imports at the head of the file, so that none of them has code before it
         is_import = isinstance(statement, ast.Import | ast.ImportFrom)

@@ -69,7 +69,9 @@ def _find_bound(module: Module, cut: ast.Subscript) -> tuple[ast.Constant | None
             texts = _texts(other)
             if any(text.startswith("cuda") and len(text) == upper.value for text in texts):
                 return upper, len(texts) == 1
-    if upper is None and _is_position(lower) and isinstance(lower, ast.Constant) and _is_text(module, cut):
+    # `[4:]` is the number of an NPU: it stays, or a second conversion would cut it again.
+    number = isinstance(lower, ast.Constant) and type(lower.value) is int and lower.value == _WORDS[-1]
+    if upper is None and number and isinstance(lower, ast.Constant) and _is_text(module, cut):
         return lower, True
     return None, False
 

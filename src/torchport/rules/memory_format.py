@@ -83,7 +83,7 @@ def _is_on_host(module: Module, node: ast.expr) -> bool:
     above = module.get_parent(node)
     call = module.get_parent(above) if isinstance(above, ast.keyword) else above
     if not isinstance(call, ast.Call) or any(
-        module.resolve_name(other.func) in _DEFAULT_DEVICE for other in module.iter_nodes(ast.Call)
+        _sets_default_device(module, other) for other in module.iter_nodes(ast.Call)
     ):
         return False
     if not made_on_cpu(module, call):
@@ -95,6 +95,11 @@ def _is_on_host(module: Module, node: ast.expr) -> bool:
         and module.flow.find(other.func.value) == root
         for other in module.iter_nodes(ast.Call)
     )
+
+
+def _sets_default_device(module: Module, call: ast.Call) -> bool:
+    name = module.resolve_name(call.func)
+    return name in _DEFAULT_DEVICE and (name != "torch.device" or isinstance(module.get_parent(call), ast.withitem))
 
 
 def _edit(module: Module, node: ast.Attribute | ast.Name, style: Style) -> Edit | None:
