@@ -18,13 +18,13 @@ _SHORTER = len("cuda") - len("npu")
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every position in the text of a device that is another one in the NPU's."""
-    cuts = [node for node in module.iter_nodes(ast.Subscript) if isinstance(node.slice, ast.Slice)]
+    slices = (node for node in module.iter_nodes(ast.Subscript) if isinstance(node.slice, ast.Slice))
+    cuts = [(cut, *found) for cut in slices if (found := _find_bound(module, cut))[0] is not None]
     lengths = list(_lengths(module))
     if not cuts and not lengths:
         return
     roles = Roles(module, load_role("device"))
-    for cut in cuts:
-        bound, said = _find_bound(module, cut)
+    for cut, bound, said in cuts:
         if bound is not None and is_device(module, roles, cut.value):
             edit = _edit(module, bound) if style is Style.NPU and said else None
             yield RULE.make_finding(

@@ -52,17 +52,27 @@ def _names_npu(module: Module) -> bool:
 def _asked_by_importers(module: Module) -> Iterator[_Nodes]:
     """The flags of this file by which another file that imports it chooses between CUDA and the NPU."""
     outside, path = module.project.outside, module.text.path
-    if outside is None:
+    importers = module.project.importers.get(path, ())
+    if outside is None or not importers:
         return
-    for name in sorted(module.project.importers.get(path, ())):
-        importer = outside.load_module(name, module)
-        if importer is None or not _names_npu(importer):
+    flags: dict[str, list[_Nodes]] = {}
+    for name in module.names.scopes[module.tree].bindings:
+        values = [nodes for nodes in npu_flags.find_flag(module, name) if _is_cuda_only(module, nodes)]
+        if values:
+            flags[name] = values
+    if not flags:
+        return
+    words = re.compile(rb"\b(?:%b)\b" % b"|".join(re.escape(name.encode()) for name in flags))
+    for name in sorted(importers):
+        data = outside.read_bytes(name)
+        importer = outside.load_module(name, module) if _NPU_BYTES.search(data) and words.search(data) else None
+        if importer is None:
             continue
         tests = [test for parts in _chains(importer) for test, _ in parts if isinstance(test, ast.expr)]
         for flag in npu_flags.name_flags(importer, tests):
             found = outside.locate_in_project(name, flag)
             if found is not None and found[0] == path and len(found[1]) == 1:
-                yield from (nodes for nodes in npu_flags.find_flag(module, found[1][0]) if _is_cuda_only(module, nodes))
+                yield from flags.get(found[1][0], ())
 
 
 _Part = tuple[ast.expr | ast.pattern | None, _Nodes]
@@ -110,13 +120,14 @@ def _chain(node: ast.If | ast.IfExp) -> list[_Part]:
 
 def _sequences(module: Module) -> Iterator[list[_Part]]:
     """`if cuda: return ...`, `if npu: return ...` in one block, and others that ask the same of CUDA and of the NPU."""
-    blocks = [
-        block
-        for node in (module.tree, *module.names.nodes)
-        for name in _BLOCKS
-        if isinstance(block := getattr(node, name, None), list) and len(block) > 1
-    ]
-    for block in blocks:
+    blocks: dict[int, list[ast.stmt]] = {}
+    for statement in module.iter_nodes(ast.If):
+        above = module.get_parent(statement) or module.tree
+        for name in _BLOCKS:
+            block = getattr(above, name, None)
+            if isinstance(block, list) and len(block) > 1 and statement in block:
+                blocks[id(block)] = block
+    for block in blocks.values():
         choices = [one for one in block if isinstance(one, ast.If)]
         for_npu = [one for one in choices if _says_npu(module, one.test) and not _is_negated(one.test)]
         for one in for_npu:

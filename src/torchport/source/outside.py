@@ -78,6 +78,14 @@ class Outside:
         """The file of the project that findings name so; None where it cannot be parsed."""
         return self._module(self._root / path, importer)
 
+    def read_bytes(self, path: str) -> bytes:
+        """The content of a file of the project that findings name so; nothing if it cannot be read or is too large."""
+        try:
+            place = self._root / path
+            return place.read_bytes() if place.stat().st_size <= _LARGEST else b""
+        except OSError:
+            return b""
+
     def locate_name(self, importer: str, name: str, *, installed: bool = True) -> tuple[Path, list[str]] | None:
         """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up;
         without `installed` in the project only."""
