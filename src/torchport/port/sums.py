@@ -16,6 +16,7 @@ from torchport.record.operators.wanted import DROP, Wanted
 from torchport.results.port import SumOrder
 
 MOST_BYTES = 4 << 30  # of operators on each side
+SECONDS = 120.0  # of each side: a script that makes its data by a loop over operators takes minutes
 
 
 def measure_sum_order(plan: Plan, folder: Path, progress: Progress) -> SumOrder | None:
@@ -39,8 +40,13 @@ def measure_sum_order(plan: Plan, folder: Path, progress: Progress) -> SumOrder 
         for side in (REFERENCE, NPU):
             place = folder / side
             place.mkdir(parents=True)
-            controls.rerun_side(plan, side, place, Watch(place, plan.timeout, progress), changes)
+            limit = min(SECONDS, plan.timeout or SECONDS)
+            _, ended = controls.rerun_side(plan, side, place, Watch(place, limit, progress), changes)
+            if ended.stopped:
+                raise TorchportError(f"recording one step took more than {limit:g} s")
         reference, port = (Operators.read(folder / side) for side in (REFERENCE, NPU))
+        if not reference.processes or not port.processes:
+            raise TorchportError("the run of one step recorded no operator")
         pairs = pair_results(reference, port, port.processes[0].rank or 0).pairs
     except (OSError, TorchportError) as error:
         progress.note(f"how many results have other bits is not known: {error}")
