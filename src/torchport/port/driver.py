@@ -11,7 +11,7 @@ from torchport import vnpu
 from torchport.compare import Verdict, compare_recordings
 from torchport.compare.conditions import has_failed
 from torchport.compare.verdict import Word
-from torchport.convert import convert_tree, list_edited_files
+from torchport.convert import Extras, convert_tree, list_edited_files
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
@@ -135,7 +135,7 @@ class _Steps:
                 source, tree = (folder / runs.name_view_folder(name, number) for name in ("source", "tree"))
                 source.mkdir()
                 _copy([path for path in files if path.is_relative_to(place)], place, source)
-                converted = convert_tree(source, tree)
+                converted = convert_tree(source, tree, extras=Extras(may_be_empty=True))
                 link_data(place, tree, plan.out.resolve())
                 findings += converted.findings
                 diff += converted.data["diff"]
