@@ -33,7 +33,6 @@ class Extras:
     takes what unknown libraries make for tensors and modules of torch where its method cuda is called;
     `ignore_npu_path` converts code that stands beside a branch or a sibling for the NPU as well; `tries` imports the
     files that are changed on the virtual NPU, before and after (`trial`).
-    A tree without files is no mistake if it `may_be_empty`.
     """
 
     main: str = ""
@@ -45,7 +44,6 @@ class Extras:
     assume_modules: bool = False
     ignore_npu_path: bool = False
     tries: bool = False
-    may_be_empty: bool = False
 
     def iter_stages(self, path: str, data: bytes) -> Iterator[Callable[[Module], Iterable[Finding]]]:
         """What looks at the file, in order; each sees what the one before has written."""

@@ -77,8 +77,7 @@ def convert_project(
         ignore = extras.ignore | settings.ignore
         extras = dataclasses.replace(extras, ignore=ignore, asked_for=root.is_file())
     converted = list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
-    if extras is None or not extras.may_be_empty:
-        require_something_read(root, converted, apart_from)
+    require_something_read(root, converted, apart_from)
     if extras is not None and extras.tries:
         return take_back_broken(root, converted, apart_from=apart_from)
     return converted

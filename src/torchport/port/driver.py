@@ -11,7 +11,7 @@ from torchport import vnpu
 from torchport.compare import Verdict, compare_recordings
 from torchport.compare.conditions import has_failed
 from torchport.compare.verdict import Word
-from torchport.convert import Extras, convert_tree, list_edited_files
+from torchport.convert import convert_tree, list_edited_files
 from torchport.convert.project import for_people
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Result, Safety, Severity, copy_file, write_atomically
@@ -134,12 +134,14 @@ class _Steps:
             for number, place in enumerate(plan.list_viewed_folders()):
                 source, tree = (folder / runs.name_view_folder(name, number) for name in ("source", "tree"))
                 source.mkdir()
-                _copy([path for path in files if path.is_relative_to(place)], place, source)
-                converted = convert_tree(source, tree, extras=Extras(may_be_empty=True))
+                tree.mkdir()
+                if here := [path for path in files if path.is_relative_to(place)]:
+                    _copy(here, place, source)
+                    converted = convert_tree(source, tree)
+                    findings += converted.findings
+                    diff += converted.data["diff"]
+                    summary += converted.data["summary"]
                 link_data(place, tree, plan.out.resolve())
-                findings += converted.findings
-                diff += converted.data["diff"]
-                summary += converted.data["summary"]
             result = step_result(CONVERT, plan, Conversion(plan.command, diff, summary, tuple(map(str, files))))
             self.conversion = dataclasses.replace(result, findings=for_people(findings))
             self.conversion.write(folder / RESULT)
