@@ -158,7 +158,7 @@ def find_value(name: str, *, is_module: bool = False) -> Any:
                 if is_module:
                     return _MISSING
                 continue
-            except Exception:
+            except Exception:  # whatever an import of somebody else's raises: nothing is known of the name
                 return None
             try:
                 for word in words[count:]:

@@ -90,9 +90,9 @@ class _Weighing:
     def __init__(self, converted: Sequence[Converted], python: Mapping[str, bytes]) -> None:
         self._python = python
         native = {one.name: _content(one) for one in converted if kind_of(one.name) is Kind.CUDA_SOURCE}
-        self._plugins = find_plugins(python)
-        self._owners = find_owners(self._plugins, native)
         self._reach = Reach(python, _words(converted, python)) if python else None
+        self._plugins = find_plugins(python, self._reach.trees) if self._reach is not None else []
+        self._owners = find_owners(self._plugins, native)
 
     def find_key(self, finding: Finding) -> tuple[str, str]:
         """The kind and the name of what a finding is about."""

@@ -25,16 +25,13 @@ class Plugin:
     installed: bool
 
 
-def find_plugins(files: Mapping[str, bytes]) -> list[Plugin]:
-    """The extensions that the Python files build from CUDA sources whose names they spell."""
+def find_plugins(files: Mapping[str, bytes], trees: Mapping[str, ast.Module]) -> list[Plugin]:
+    """The extensions that the Python files build from CUDA sources whose names they spell; `trees` are the files
+    parsed."""
     found = []
     for path, data in files.items():
         if any(word in data for word in (b".cu", b"cuda_sources", b"CUDAExtension")):
-            try:
-                tree = ast.parse(data)
-            except (SyntaxError, ValueError, RecursionError, MemoryError):
-                continue
-            found += list(_built(path, tree, installed=_SETUP.search(data) is not None))
+            found += list(_built(path, trees[path], installed=_SETUP.search(data) is not None))
     return list({(one.path, one.name): one for one in found}.values())
 
 

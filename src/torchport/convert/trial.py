@@ -17,6 +17,7 @@ from torchport import vnpu
 from torchport.convert.workers import Converted
 from torchport.errors import TorchportError
 from torchport.findings import Finding, Location, Safety, Severity
+from torchport.rules.torch_npu_import import is_test
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.project import display_name, iter_files
 
@@ -24,7 +25,6 @@ CODE = "TP905"
 SECONDS = 60.0  # for each file: a script without `if __name__ == "__main__"` trains when it is imported
 _ROUNDS = 5  # a file that is taken back may be the reason for which another one breaks
 _LARGEST = 2**20  # bytes of a file that is copied: a larger one is data
-_TESTS = ("test_", "_test.py")
 
 
 def take_back_broken(
@@ -85,7 +85,7 @@ def _copy(folder: Path, tree: Path, apart_from: Path | None) -> None:
 
 
 def _import_files(tree: Path, files: Sequence[str], seconds: float) -> dict[str, dict[str, Any]]:
-    tests = [name for name in files if any(word in name.rpartition("/")[2] for word in _TESTS)]
+    tests = list(filter(is_test, files))
     job = {"tree": str(tree), "files": list(files), "tests": tests, "seconds": seconds}
     ended = subprocess.run(
         [sys.executable, "-m", "torchport.convert.tried"],

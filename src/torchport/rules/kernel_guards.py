@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchport.rules import npu_flags
+from torchport.rules.branches import LEAVES, find_span, is_negated
 from torchport.source.module import Module
 from torchport.source.names import Binding, Binds
 
@@ -20,12 +21,10 @@ _BUILDERS = re.compile(r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAEx
 _SOURCE = re.compile(r"\.cuh?\Z|\bnvcc\b")
 _COMPILER = re.compile(r"(?:\A|_)cuda_(?:version|home)\Z|(?:\A|_)nvcc(?:\Z|_)", re.IGNORECASE)
 # A compiled module by its name: selective_scan_cuda, _C, _ext, fused_kernels.
-_COMPILED = re.compile(r"\w_cuda\Z|\A_C\Z|\A_ext\Z|_ext\Z|_kernels?\Z|_cuda_kernels?\Z")
+_COMPILED = re.compile(r"\w_cuda\Z|\A_C\Z|_ext\Z|_kernels?\Z")
 _LIBRARIES = frozenset({"cupy", "pycuda", "pynvml", "tensorrt", "cuda"})
 _DEEPEST = 6  # calls on the way from a condition to a kernel
 _REACHED = -1  # in place of the number of calls after which nothing was found
-_BLOCKS = ("body", "orelse", "finalbody")
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 _Nodes = Sequence[ast.AST]
@@ -48,14 +47,7 @@ def find_kernel_guards(module: Module) -> list[tuple[int, int]]:
     for test in kernel:
         if not ours & set(npu_flags.list_flags(module, test)):
             found += npu_flags.list_deciding_values(module, [test])
-    return [_span(module, nodes) for nodes in found if nodes]
-
-
-def _span(module: Module, nodes: _Nodes) -> tuple[int, int]:
-    first, last = nodes[0], nodes[-1]
-    assert isinstance(first, ast.expr | ast.stmt)
-    assert isinstance(last, ast.expr | ast.stmt)
-    return module.text.span(first)[0], module.text.span(last)[1]
+    return [find_span(module, nodes) for nodes in found if nodes]
 
 
 def _choices(module: Module) -> Iterator[tuple[ast.expr, _Nodes, _Nodes]]:
@@ -65,28 +57,26 @@ def _choices(module: Module) -> Iterator[tuple[ast.expr, _Nodes, _Nodes]]:
         yield _turned(choice.test, [choice.body], [choice.orelse])
     for one in module.iter_nodes(ast.If):
         rest: _Nodes = one.orelse
-        if not rest and isinstance(one.body[-1], _LEAVES):
-            above = module.get_parent(one) or module.tree
-            blocks = (getattr(above, name, None) for name in _BLOCKS)
-            block = next(block for block in blocks if isinstance(block, list) and one in block)
+        if not rest and isinstance(one.body[-1], LEAVES):
+            block = module.find_block(one)
             rest = block[block.index(one) + 1 :]
         yield _turned(one.test, one.body, rest)
 
 
 def _turned(test: ast.expr, body: _Nodes, other: _Nodes) -> tuple[ast.expr, _Nodes, _Nodes]:
-    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    negated |= isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq | ast.NotIn)
-    return (test, other, body) if negated else (test, body, other)
+    return (test, other, body) if is_negated(test) else (test, body, other)
 
 
 class _Search:
     """Looks for kernels in one file, and in the functions of the project that it calls."""
 
-    def __init__(self, module: Module, known: dict[ast.AST, int] | None = None) -> None:
+    def __init__(self, module: Module, first: _Search | None = None) -> None:
         self._module = module
-        self._known = {} if known is None else known  # by functions and calls, of all files that are looked into
         self._flags: dict[str, bool] = {}
-        self._files: dict[Module, _Search] = {module: self}
+        # Shared by the searches of all files that the first one leads to.
+        self._known: dict[ast.AST, int] = {} if first is None else first._known  # by functions and calls
+        self._files: dict[Module, _Search] = {} if first is None else first._files
+        self._files[module] = self
 
     def is_guard(self, test: ast.expr, opened: _Nodes, other: _Nodes, depth: int = 0) -> bool:
         """Whether the condition asks for CUDA and opens a kernel, and the rest does without."""
@@ -97,17 +87,14 @@ class _Search:
         return not (other and isinstance(other[0], ast.Raise))
 
     def _of_file(self, module: Module) -> _Search:
-        if module not in self._files:
-            self._files[module] = _Search(module, self._known)
-            self._files[module]._files = self._files
-        return self._files[module]
+        return self._files.get(module) or _Search(module, self)
 
     def _asks_for_cuda(self, test: ast.expr) -> bool:
         """Whether a flag of the condition has its value from a question for CUDA."""
         for flag in npu_flags.list_flags(self._module, test):
             if flag not in self._flags:
                 values = npu_flags.list_deciding_values(self._module, [test])
-                texts = (self._module.text.decode_range(*_span(self._module, nodes)) for nodes in values)
+                texts = (self._module.text.decode_range(*find_span(self._module, nodes)) for nodes in values)
                 self._flags[flag] = any(_CUDA.search(text) for text in texts)
             if self._flags[flag]:
                 return True

@@ -8,10 +8,12 @@ decide between the two, and functions, classes and files that have a sibling for
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from torchport.rules import npu_flags
+from torchport.rules.branches import LEAVES, find_span, is_negated
 from torchport.source.module import Module
 
 # A word that begins with npu, also in the middle of a name in mixed case: "input" has none.
@@ -19,12 +21,11 @@ _NPU = re.compile(r"(?i:(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z
 _NPU_BYTES = re.compile(rb"npu|hccl|ascend", re.IGNORECASE)
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 _DEVICE = re.compile(r"cuda|gpu|npu|nccl|hccl|ascend", re.IGNORECASE)
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_BLOCKS = ("body", "orelse", "finalbody")
 
 _Nodes = Sequence[ast.AST]
 
 
+@functools.lru_cache(2)  # asked again for each name that needs another one beside it
 def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
     """Byte ranges of the code that stands beside a branch, an entry or a sibling for the NPU and is not that one."""
     if module.project.ignores_npu:
@@ -42,7 +43,7 @@ def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
     elif module.project.paired:
         found += npu_flags.list_siblings_of_npu(module)
     found += _asked_by_importers(module)
-    return [(_span(module, nodes[0])[0], _span(module, nodes[-1])[1]) for nodes in found if nodes]
+    return [find_span(module, nodes) for nodes in found if nodes]
 
 
 def _names_npu(module: Module) -> bool:
@@ -120,24 +121,18 @@ def _chain(node: ast.If | ast.IfExp) -> list[_Part]:
 
 def _sequences(module: Module) -> Iterator[list[_Part]]:
     """`if cuda: return ...`, `if npu: return ...` in one block, and others that ask the same of CUDA and of the NPU."""
-    blocks: dict[int, list[ast.stmt]] = {}
-    for statement in module.iter_nodes(ast.If):
-        above = module.get_parent(statement) or module.tree
-        for name in _BLOCKS:
-            block = getattr(above, name, None)
-            if isinstance(block, list) and len(block) > 1 and statement in block:
-                blocks[id(block)] = block
+    blocks = {id(block): block for block in map(module.find_block, module.iter_nodes(ast.If))}
     for block in blocks.values():
         choices = [one for one in block if isinstance(one, ast.If)]
-        for_npu = [one for one in choices if _says_npu(module, one.test) and not _is_negated(one.test)]
+        for_npu = [one for one in choices if _says_npu(module, one.test) and not is_negated(one.test)]
         for one in for_npu:
             asked = _subject(module, one.test)
-            leaves = isinstance(one.body[-1], _LEAVES) and not one.orelse
+            leaves = isinstance(one.body[-1], LEAVES) and not one.orelse
             parts: list[_Part] = [(one.test, one.body)]
             for other in choices:
-                if other in for_npu or _is_negated(other.test) or not _is_cuda_only(module, [other.test, *other.body]):
+                if other in for_npu or is_negated(other.test) or not _is_cuda_only(module, [other.test, *other.body]):
                     continue
-                if _subject(module, other.test) == asked or (leaves and isinstance(other.body[-1], _LEAVES)):
+                if _subject(module, other.test) == asked or (leaves and isinstance(other.body[-1], LEAVES)):
                     parts.append((other.test, other.body))
             if isinstance(one.body[-1], ast.Return) and not one.orelse:
                 parts.append((None, block[block.index(one) + 1 :]))
@@ -156,18 +151,12 @@ def _others(module: Module, parts: list[_Part]) -> Iterator[_Nodes]:
     for test, body in parts:
         for_npu = swapped or (test is None and _ends_with_npu(parts))
         if test is not None and _says_npu(module, test):
-            negated = _is_negated(test)
+            negated = is_negated(test)
             for_npu, swapped = not negated, negated
         elif test is not None and not swapped:
             yield [test]
         if not for_npu:
             yield body
-
-
-def _is_negated(test: ast.AST) -> bool:
-    if isinstance(test, ast.Compare):
-        return isinstance(test.ops[0], ast.NotEq | ast.NotIn)
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 
 def _beside(module: Module) -> Iterator[_Nodes]:
@@ -207,17 +196,12 @@ def _beside(module: Module) -> Iterator[_Nodes]:
 
 
 def _says_npu(module: Module, node: ast.AST) -> bool:
-    return _NPU.search(module.text.decode_range(*_span(module, node))) is not None
+    return _NPU.search(module.text.decode_range(*find_span(module, [node]))) is not None
 
 
 def _is_cuda_only(module: Module, nodes: _Nodes) -> bool:
-    text = module.text.decode_range(_span(module, nodes[0])[0], _span(module, nodes[-1])[1])
+    text = module.text.decode_range(*find_span(module, nodes))
     return _CUDA.search(text) is not None and _NPU.search(text) is None
-
-
-def _span(module: Module, node: ast.AST) -> tuple[int, int]:
-    assert isinstance(node, ast.expr | ast.stmt | ast.pattern)
-    return module.text.span(node)
 
 
 def _is_npu(node: ast.expr | None) -> bool:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from torchport.source.module import Module
 from torchport.source.names import Binds
-from torchport.source.siblings import find_paired
+from torchport.source.siblings import find_paired, names_device
 
-_DEVICE = re.compile("cuda|gpu|nvidia|nccl|npu|ascend|hccl", re.IGNORECASE)
 _PREDICATE = 6  # statements at most of a function that answers whether there is a device
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -20,17 +18,15 @@ def list_siblings_of_npu(module: Module) -> Iterator[Sequence[ast.AST]]:
     """The values, functions and classes of the file that have a sibling for the NPU in the same scope; attributes that
     are assigned beside one of the same object."""
     for scope in module.names.scopes.values():
-        for name in find_paired([name for name in scope.bindings if _DEVICE.search(name)]):
+        for name in find_paired(scope.bindings):
             for binding in scope.bindings[name]:
                 if binding.how is Binds.VALUE and binding.value is not None:
                     yield [binding.value]
                 elif isinstance(binding.node, _Definition | ast.ClassDef):
                     yield [binding.node]
-    assigned = [one for one in _assigned_attributes(module) if _DEVICE.search(one[0].attr)]
-    paired = find_paired([f"{ast.unparse(target.value)}.{target.attr}" for target, _ in assigned])
-    for target, value in assigned:
-        if f"{ast.unparse(target.value)}.{target.attr}" in paired:
-            yield [value]
+    assigned = [(ast.unparse(one), value) for one, value in _assigned_attributes(module) if names_device(one.attr)]
+    paired = find_paired({name for name, _ in assigned})
+    yield from ([value] for name, value in assigned if name in paired)
     for name in module.project.paired:
         for class_ in module.names.scopes[module.tree].bindings.get(name, ()):
             if isinstance(class_.node, ast.ClassDef):

@@ -179,7 +179,9 @@ def _is_needed(module: Module) -> bool:
         return True
     if module.text.path not in module.project.targets and _is_run(module):
         return True
-    return not module.project.is_imported(module.text.path) and (_is_test(module) or _asks_while_imported(module))
+    return not module.project.is_imported(module.text.path) and (
+        is_test(module.text.path) or _asks_while_imported(module)
+    )
 
 
 def _brings_npu(module: Module, style: Style) -> bool:
@@ -234,9 +236,9 @@ def _is_entry(module: Module) -> bool:
     )
 
 
-def _is_test(module: Module) -> bool:
-    """Whether pytest starts the file."""
-    name = PurePosixPath(module.text.path).name
+def is_test(path: str) -> bool:
+    """Whether pytest starts the file, by its name."""
+    name = PurePosixPath(path).name
     return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"
 
 

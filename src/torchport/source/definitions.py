@@ -29,7 +29,6 @@ IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))", re.MULTILINE
 )
 
-_DEVICE = re.compile("cuda|gpu|nvidia|nccl|npu|ascend|hccl", re.IGNORECASE)
 _EXTENSION = re.compile(rb"""\bCUDAExtension\(\s*(?:name\s*=\s*)?['"]([\w.]+)['"]""")
 
 
@@ -100,7 +99,6 @@ def collect_definitions(sources: Iterable[bytes], own: frozenset[str] = frozense
     found: dict[str, set[str]] = {name: set() for name in WATCHED}
     imported: set[bytes] = set()
     extensions: set[str] = set()
-    named: set[str] = set()  # classes that name a device
     for data in sources:
         if b"CUDAExtension" in data:
             extensions.update(match[1].decode().rpartition(".")[2] for match in _EXTENSION.finditer(data))
@@ -110,7 +108,6 @@ def collect_definitions(sources: Iterable[bytes], own: frozenset[str] = frozense
             if not re.search(rb"\w", modules):  # from . import a, b
                 imported.update(re.findall(rb"\w+", names))
         classes = [(match.start(), match[1].decode(), match[2] or b"") for match in _CLASS.finditer(data)]
-        named.update(name for _, name, _ in classes if _DEVICE.search(name))
         for _, name, parents in classes:
             bases.setdefault(name, set()).update(re.findall(r"\w+", parents.decode("utf-8", "replace")))
         for match in _DEFINES.finditer(data) if b"cuda" in data else ():
@@ -124,4 +121,4 @@ def collect_definitions(sources: Iterable[bytes], own: frozenset[str] = frozense
             names |= {name for name, parents in bases.items() if parents & names}
     classes_of = {name: frozenset(names) for name, names in found.items() if names}
     names_imported = frozenset(name.decode("ascii", "replace") for name in imported)
-    return Definitions(classes_of, names_imported, own, frozenset(extensions), paired=find_paired(named), whole=True)
+    return Definitions(classes_of, names_imported, own, frozenset(extensions), paired=find_paired(bases), whole=True)

@@ -57,6 +57,15 @@ class Module:
     def get_parent(self, node: ast.AST) -> ast.AST | None:
         return self.names.parents.get(node)
 
+    def find_block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements among which a statement stands."""
+        above = self.get_parent(statement)
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(above, name, None)
+            if isinstance(statements, list) and statement in statements:
+                return statements
+        return [statement]
+
     # -- edits, as byte ranges of single words -----------------------------------------------------------------
 
     def attribute_edit(self, node: ast.Attribute, new: str) -> Edit | None:

@@ -100,6 +100,11 @@ class Reach:
         self._needed = self._follow(guarded=False)
         self._seen = self._follow(guarded=True)
 
+    @property
+    def trees(self) -> dict[str, ast.Module]:
+        """The files parsed; an empty module for each that cannot be."""
+        return {path: file.tree for path, file in self._files.items()}
+
     # -- questions -----------------------------------------------------------------------------------------------
 
     def find_uses(self, module: str) -> list[Use]:

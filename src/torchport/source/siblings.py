@@ -12,6 +12,11 @@ _WORDS = {"cuda": ("npu", "ascend"), "gpu": ("npu", "ascend"), "nvidia": ("ascen
 _WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
 
 
+def names_device(name: str) -> bool:
+    """Whether a name speaks of CUDA, or of the NPU that a sibling is for."""
+    return _WORD.search(name) is not None or any(word in name.lower() for words in _WORDS.values() for word in words)
+
+
 def list_siblings(name: str) -> Iterator[str]:
     """The names that a sibling of `name` for the NPU may have, in the case of `name`; nothing if it names no CUDA."""
     found = _WORD.search(name)

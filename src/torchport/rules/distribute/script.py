@@ -423,15 +423,6 @@ class Script(Module):
 
     # -- text ------------------------------------------------------------------------------------------------------
 
-    def find_block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The statements among which a statement stands."""
-        above = self.get_parent(statement)
-        for name in ("body", "orelse", "finalbody"):
-            statements = getattr(above, name, None)
-            if isinstance(statements, list) and statement in statements:
-                return statements
-        return [statement]
-
     def find_indent(self, statement: ast.stmt) -> str | None:
         """The white space in front of a statement; None where it shares its line with another."""
         start, _ = self.text.span(statement)
