@@ -5,27 +5,38 @@ The cases stand in tests/blind/cases/no_harm.diff. As a negative control, each i
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import forked
 import pytest
 
-from torchport.convert import convert_tree, inspection
-from torchport.rules import npu_branches
+from torchport.convert import convert_tree
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "blind"))
 
 import casefile
 
 CASES = {case.name: case for case in casefile.load() if case.category == "no_harm"}
-# The function that protects a case, and the module that asks it.
+# What protects a case: names of functions, after the module that asks them.
 PROTECTED = {
-    "kernel_fallback": (inspection, "find_kernel_guards"),
-    "npu_sibling_flag": (npu_branches.npu_flags, "list_deciding_values"),
-    "match_npu_case": (inspection, "find_npu_ranges"),
-    "npu_platform_class": (inspection, "find_npu_ranges"),
+    "kernel_fallback": ("torchport.convert.inspection", "find_kernel_guards"),
+    "npu_sibling_flag": ("torchport.rules.npu_flags", "list_deciding_values", "list_siblings_of_npu"),
+    "match_npu_case": ("torchport.convert.inspection", "find_npu_ranges"),
+    "npu_platform_class": ("torchport.convert.inspection", "find_npu_ranges"),
 }
+# In a process without threads: only such a one is copied for the workers, with the functions that are replaced here.
+CONVERT_WITHOUT = """
+import importlib, sys
+from pathlib import Path
+from torchport.convert import convert_tree
+source, output, module, *functions = sys.argv[1:]
+for function in functions:
+    assert callable(getattr(importlib.import_module(module), function))
+    setattr(importlib.import_module(module), function, lambda *_: [])
+convert_tree(Path(source), Path(output))
+"""
 
 
 def write(case: casefile.Case, folder: Path) -> Path:
@@ -55,10 +66,7 @@ def test_what_ran_runs_after_the_conversion(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROTECTED)
-def test_without_its_protection_it_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    module, function = PROTECTED[name]
-    monkeypatch.setattr(module, function, lambda *_: [])
-    if name == "npu_sibling_flag":
-        monkeypatch.setattr(module, "list_siblings_of_npu", lambda *_: [])
-    convert_tree(write(CASES[name], tmp_path / "in"), tmp_path / "out")
-    assert not runs(tmp_path / "out")
+def test_without_its_protection_it_is_broken(tmp_path: Path, name: str) -> None:
+    source, output = write(CASES[name], tmp_path / "in"), tmp_path / "out"
+    subprocess.run([sys.executable, "-c", CONVERT_WITHOUT, source, output, *PROTECTED[name]], check=True)
+    assert not runs(output)
