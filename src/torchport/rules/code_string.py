@@ -1,25 +1,29 @@
-"""TP180: code in strings: `exec`, `eval`, TorchScript units, `python -c`."""
+"""TP180: code in strings: `exec`, `eval`, TorchScript units, `python -c`, code that is written line by line.
+
+Plain Python in one literal without escapes is edited in its place; of other code a person is told.
+"""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
 import re
 from collections.abc import Iterator
 
-from torchport.findings import Finding, Safety, Severity
+from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import CUDA, Rule, Style, list_rules
-from torchport.rules.given_text import Literal, find_argument_literals, place_finding
+from torchport.rules.given_text import Literal, find_argument_literals, place_finding, shift_edits
 from torchport.rules.unexplained import RULE as UNEXPLAINED
 from torchport.source.module import Module
 from torchport.source.text import SourceError
 
+_SCRIPTED = frozenset({"torch.jit.CompilationUnit", "torch._C.CompilationUnit"})  # TorchScript knows no npu()
 _TAKES_CODE = {
     "builtins.exec": (0,),
     "builtins.eval": (0,),
     "builtins.compile": (0,),
-    "torch.jit.CompilationUnit": (0,),
-    "torch._C.CompilationUnit": (0,),
+    **dict.fromkeys(_SCRIPTED, (0,)),
     "timeit.timeit": (0, 1),
     "timeit.repeat": (0, 1),
     "timeit.Timer": (0, 1),
@@ -31,19 +35,29 @@ _MENTION = re.compile(r"(?:cuda|nccl)[\w.:]*", re.IGNORECASE)
 _FRAMES = ("import torch\n", "import torch\nif True:\n")
 _LONGEST = 20_000
 _IMPORTS = re.compile(r"^[ \t]*(?:import|from)[ \t]+torch\b", re.MULTILINE)
+_IMPORT = re.compile(r"^([ \t]*)import torch[ \t]*$", re.MULTILINE)
+_IMPORT_IN_LINE = re.compile(r"\bimport torch(?=[ \t]*;)")
+# Methods that gather lines of code, and what tells that the lines are Python.
+_GATHERS = frozenset({"append", "extend", "insert", "write", "writeline", "writelines"})
+_IS_PYTHON = re.compile(r"\s*(?:(?:import|from)[ \t]+\w[\w.]*\s*|def[ \t]+\w+\(.*:)", re.DOTALL)
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding at the place of everything in such code that the other rules would change or report."""
-    given: dict[int, Literal] = {id(literal): literal for literal in find_argument_literals(module, _given(module))}
-    given |= {id(text): text for text in _programs(module)}
+    taken = dict(_given(module))
+    given: dict[int, Literal] = {id(literal): literal for literal in find_argument_literals(module, taken)}
+    given |= {id(text): text for text in (*_programs(module), *_gathered(module))}
+    scripted = {id(one) for one in find_argument_literals(module, [node for node, is_ in taken.items() if is_])}
     for literal in given.values():
         content = module.string_content(literal)
         start, text = content or (None, literal.value if isinstance(literal, ast.Constant) else "")
         if not isinstance(text, str) or len(text) > _LONGEST or not _MENTION.search(text):
             continue
-        said = list(_inside(module, literal, start, text, style))
+        plain = isinstance(literal, ast.Constant) and id(literal) not in scripted and style is Style.NPU
+        said = list(_inside(module, literal, start, text, style, plain=plain))
         yield from said
+        if any(one.fix for one in said) and start is not None:
+            yield from _import(module, literal, start, text)
         if not said:
             found = _MENTION.search(text)
             assert found is not None
@@ -60,26 +74,73 @@ def _programs(module: Module) -> Iterator[ast.Constant]:
             yield constant
 
 
-def _given(module: Module) -> Iterator[ast.expr]:
+def _gathered(module: Module) -> Iterator[ast.Constant]:
+    """Lines of code that one object gathers: `code.append("x = x.cuda()")`, where it is given an import or a function
+    as well."""
+    lines: dict[str, list[ast.Constant]] = {}
+    for call in module.iter_nodes(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _GATHERS:
+            for argument in call.args:
+                parts = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
+                texts = (part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+                lines.setdefault(ast.unparse(call.func.value), []).extend(texts)
+    for texts in lines.values():
+        if any(_IS_PYTHON.fullmatch(str(one.value)) for one in texts):
+            yield from (one for one in texts if _MENTION.search(str(one.value)) and _is_code(str(one.value)))
+
+
+def _is_code(text: str) -> bool:
+    """Whether a line of code is one: a statement that is no bare word."""
+    with contextlib.suppress(SyntaxError, ValueError, MemoryError, RecursionError):
+        body = ast.parse(text.strip() + (" pass" if text.rstrip().endswith(":") else "")).body
+        return not any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Name | ast.Constant) for one in body)
+    return False
+
+
+def _import(module: Module, literal: Literal, start: int, text: str) -> Iterator[Finding]:
+    """torch_npu behind the import of torch in a program that is edited: it may run in a process of its own."""
+    if "torch_npu" in text:
+        return
+    line = _IMPORT.search(text) if "\n" in text else None
+    found = line or _IMPORT_IN_LINE.search(text)
+    if found is None:
+        return
+    at = start + len(text[: found.end()].encode(module.text.encoding, "surrogatepass"))
+    new = f"{module.text.newline}{line[1]}import torch_npu" if line else ", torch_npu"
+    edit = Edit(at, at, new.encode(module.text.encoding))
+    finding = RULE.make_finding(
+        module, literal, "in the code of this string: torch_npu is imported, it adds the NPU to torch", [edit]
+    )
+    first = start + len(text[: found.start()].encode(module.text.encoding, "surrogatepass"))
+    yield place_finding(module, finding, first, at)
+
+
+def _given(module: Module) -> Iterator[tuple[ast.expr, bool]]:
+    """The arguments that are code, and whether it is TorchScript."""
     for call in module.iter_nodes(ast.Call):
         name = module.resolve_name(call.func) or ""
         positions = _TAKES_CODE.get(name)
         if positions is not None:
-            yield from (call.args[position] for position in positions if position < len(call.args))
-            yield from (keyword.value for keyword in call.keywords if keyword.arg in _KEYWORDS)
+            words = [call.args[position] for position in positions if position < len(call.args)]
+            words += [keyword.value for keyword in call.keywords if keyword.arg in _KEYWORDS]
+            yield from ((word, name in _SCRIPTED) for word in words)
         elif name.startswith("subprocess.") and call.args and isinstance(call.args[0], ast.List | ast.Tuple):
-            words = call.args[0].elts
-            for option, code in itertools.pairwise(words):
-                python = re.search("executable|python", ast.unparse(words[0]))
+            command = call.args[0].elts
+            for option, code in itertools.pairwise(command):
+                python = re.search("executable|python", ast.unparse(command[0]))
                 if python and isinstance(option, ast.Constant) and option.value == "-c":
-                    yield code
+                    yield code, False
 
 
-def _inside(module: Module, literal: Literal, start: int | None, text: str, style: Style) -> Iterator[Finding]:
-    """The findings of the other rules in the code; none where it cannot be read as Python."""
+def _inside(
+    module: Module, literal: Literal, start: int | None, text: str, style: Style, *, plain: bool
+) -> Iterator[Finding]:
+    """The findings of the other rules in the code, with their edits where it is `plain`; none where it cannot be read
+    as Python."""
     encoding = module.text.encoding
     for frame in _FRAMES:
-        data = frame.encode() + text.encode(encoding, "surrogatepass")
+        header = " pass" if "\n" not in text and text.endswith(":") else ""  # of a block that other lines fill
+        data = frame.encode() + (text + header).encode(encoding, "surrogatepass")
         try:
             inner = Module(module.text.path, data, module.project)
         except (SourceError, RecursionError, MemoryError):
@@ -98,12 +159,15 @@ def _inside(module: Module, literal: Literal, start: int | None, text: str, styl
                     inner.text.lines[where.end_line - 1][: where.end_column - 1].encode(inner.text.encoding)
                 )
                 shift = len(frame.encode())
+                edits = _edits(module, literal, one, start - shift) if plain and start is not None else []
                 finding = RULE.make_finding(
                     module,
                     literal,
                     f"in the code of this string: {one.message}",
-                    hint=_HINT,
-                    severity=max(one.severity, Severity.WARNING, key=_ORDER.index),
+                    edits,
+                    hint=one.hint if edits else _HINT,
+                    safety=one.safety if edits else Safety.REPORT,
+                    severity=one.severity if edits else max(one.severity, Severity.WARNING, key=_ORDER.index),
                 )
                 if start is not None:
                     finding = place_finding(module, finding, start + first - shift, start + last - shift)
@@ -111,14 +175,28 @@ def _inside(module: Module, literal: Literal, start: int | None, text: str, styl
         return
 
 
+def _edits(module: Module, literal: Literal, one: Finding, by: int) -> list[Edit | None]:
+    """The edits of a finding in the file; none where one does not fit between the quotes of the literal."""
+    if one.safety is Safety.REPORT or not one.fix:
+        return []
+    quote = module.text.decode_range(*module.text.span(literal))[-1:].encode()
+    if any(
+        quote in edit.replacement or not edit.replacement.isascii() or b"\\" in edit.replacement for edit in one.fix
+    ):
+        return []
+    if any(b"\n" in edit.replacement for edit in one.fix):
+        return []
+    return shift_edits(one.fix, by)
+
+
 _ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
-_HINT = "Code in strings is not edited: change it by hand, and anything that is compared with it."
+_HINT = "The code of this string is not edited: change it by hand, and anything that is compared with it."
 
 
 def _report(
     module: Module, literal: Literal, message: str, content: tuple[int, str] | None, span: tuple[int, int]
 ) -> Finding:
-    finding = RULE.make_finding(module, literal, message, hint=_HINT)
+    finding = RULE.make_finding(module, literal, message, hint=_HINT, safety=Safety.REPORT, severity=Severity.WARNING)
     if content is None:
         return finding
     start, text = content
@@ -130,18 +208,38 @@ def _report(
 RULE = Rule(
     code="TP180",
     title="code in strings",
-    safety=Safety.REPORT,
-    severity=Severity.WARNING,
+    safety=Safety.SAFE,
+    severity=Severity.INFO,
     why="What exec, eval, a TorchScript unit or `python -c` is given runs as any other code, and says CUDA as well.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.jit.CompilationUnit.html",
     words=CUDA,
     check=check_module,
-    rewrites=(),
+    rewrites=(
+        ("y = eval('torch.cuda.is_available()')\n", "y = eval('torch.npu.is_available()')\n"),
+        (
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import torch; torch.cuda.init()'])\n",
+            "import subprocess, sys\n"
+            "subprocess.run([sys.executable, '-c', 'import torch, torch_npu; torch.npu.init()'])\n",
+        ),
+        (
+            "code.append('import torch')\ncode.append('x = torch.ones(1).cuda()')\n",
+            "code.append('import torch')\ncode.append('x = torch.ones(1).npu()')\n",
+        ),
+        (
+            "import torch\nCODE = 'x = torch.ones(1).cuda()'\nexec(CODE)\n",
+            "import torch\nCODE = 'x = torch.ones(1).npu()'\nexec(CODE)\n",
+        ),
+    ),
     reports=(
         "exec('import torch\\nx = torch.ones(1).cuda()')\n",
         "import torch\nu = torch.jit.CompilationUnit('''\ndef f(x):\n    return x.cuda()\n''')\n",
-        "y = eval('torch.cuda.is_available()')\n",
         "exec('cuda = 1')\n",
+        "file.write('import torch\\n')\nfile.write('x = torch.ones(1).cuda()\\n')\n",
     ),
-    ignores=("send('x.cuda()')\n",),
+    ignores=(
+        "send('x.cuda()')\n",
+        "log.append('torch.cuda.is_available()')\n",
+        "log.append('import it')\nlog.append('cuda was there')\nlog.append('cuda')\n",
+        "exec('x = torch.ones(1).npu()')\n",
+    ),
 )
