@@ -104,6 +104,16 @@ CASES = {
     "backends in a text": "import torch\ntorch.distributed.init_process_group('cpu:gloo,cuda:nccl,npu:hccl')\n",
     "an import that fails": "import torch\ntry:\n    import torch_npu\n    d = torch.device('npu')\n"
     "except ImportError:\n    d = torch.device('cuda')\n",
+    "CUDA's return before a try for the NPU": "import torch\ndef find():\n    if torch.cuda.is_available():\n"
+    "        return torch.device('cuda')\n    try:\n        import torch_npu\n        return torch.device('npu')\n"
+    "    except ImportError:\n        return torch.device('cpu')\n",
+    "CUDA's return before the NPU's": "import torch\ndef find():\n    if torch.cuda.is_available():\n"
+    "        return 'cuda'\n    return 'npu'\n",
+    "one name in two questions": "import torch\nd = 'cpu'\nif torch.cuda.is_available():\n    d = 'cuda'\n"
+    "if hasattr(torch, 'npu') and torch.npu.is_available():\n    d = 'npu'\nx.to(torch.device(d))\n",
+    "a block for the NPU": "import torch\nif torch.cuda.is_available():\n    d = torch.device('cuda')\n"
+    "    torch.cuda.set_device(0)\nelse:\n    import torch_npu\n    d = torch.device('npu:0')\n",
+    "imported siblings": "import torch\nfrom mylib import is_cuda, is_npu\nif is_cuda():\n    torch.cuda.empty_cache()\n",
     "parameters of a test": "import pytest, torch\n"
     "@pytest.mark.parametrize('device', [pytest.param('cuda'), pytest.param('npu')])\n"
     "def test_it(device):\n    torch.ones(1, device=device)\n",
@@ -130,6 +140,18 @@ OTHERS = {
         "use_cuda = torch.npu.is_available()",
     ),
     "words that hold these letters": ("import torch\ninput_npus = 1\ncompute_cuda = x.cuda()\n", "x.npu()"),
+    "a message that names the NPU": (
+        "import torch\ndef f():\n    if torch.cuda.is_available():\n        return x.cuda()\n    print('NPU is missing')\n",
+        "x.npu()",
+    ),
+    "an import without a sibling": (
+        "import torch\nfrom mylib import is_cuda, npu_count\nif is_cuda():\n    torch.cuda.empty_cache()\n",
+        "torch.npu.empty_cache()",
+    ),
+    "two names": (
+        "import torch\nif torch.cuda.is_available():\n    d = 'cuda'\nif npu_first():\n    e = 1\ntorch.ones(1, device=d)\n",
+        "d = 'npu'",
+    ),
     "not the NPU": ("import torch\nif d != 'npu':\n    pass\nelse:\n    pass\nx.cuda()\n", "x.npu()"),
 }
 
@@ -188,3 +210,10 @@ def test_the_first_line_says_that_a_project_knows_the_npu(tmp_path, capsys, comm
     convert(tmp_path / "new", {"plain.py": "import torch\nx = torch.ones(1).cuda()\n"})
     main([command, str(tmp_path / "new"), *(["-o", str(tmp_path / "other")] if options else [])])
     assert "NPU path" not in capsys.readouterr().out
+
+
+def test_names_that_are_imported_beside_their_sibling_for_the_npu_are_known() -> None:
+    text = b"from mylib import is_cuda%s\n"
+    warned = [one.code for one in convert_source(text % b", npu_count", "a.py").findings]
+    assert warned == ["TP195"]
+    assert not convert_source(text % b", is_npu", "a.py").findings

@@ -81,6 +81,25 @@ def test_notes_do_not_fail_a_conversion(tmp_path: Path, capsys: pytest.CaptureFi
     assert "'cuda' is no device here" in capsys.readouterr().out
 
 
+def plain(folder: Path, **files: str) -> list[bool]:
+    """For each finding on a word of a.py, whether it is a note."""
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    found = [one for one in preview_tree(folder).findings if one.location and one.location.path == "a.py"]
+    return [one.severity is Severity.INFO for one in found if one.code == "TP110"]
+
+
+def test_a_script_of_which_nothing_reaches_torch_has_no_devices(tmp_path: Path) -> None:
+    table = "import math\ntimes = {'cuda': 1.5, 'cpu': 2.0}\nprint(times)\n"
+    assert plain(tmp_path / "script", a=table) == [True]
+    assert plain(tmp_path / "settings", a="times = {'cuda': 1.5, 'cpu': 2.0}\n") == [False]
+    assert plain(tmp_path / "imported", a=table, b="import a\n") == [False]
+    assert plain(tmp_path / "importing", a=f"import b\n{table}", b="import torch\n") == [False]
+    assert plain(tmp_path / "starting", a=f"import subprocess\n{table}") == [False]
+    assert plain(tmp_path / "writing", a=f"{table}open('x', 'w').write(str(times))\n") == [False]
+
+
 def test_the_same_note_is_said_once_with_a_count(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.sh").write_text("export NCCL_IB_DISABLE=1\n" * 2)

@@ -82,8 +82,9 @@ def _gathered(module: Module) -> Iterator[ast.Constant]:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _GATHERS:
             for argument in call.args:
                 parts = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
-                texts = (part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str))
-                lines.setdefault(ast.unparse(call.func.value), []).extend(texts)
+                lines.setdefault(ast.unparse(call.func.value), []).extend(
+                    part for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)
+                )
     for texts in lines.values():
         if any(_IS_PYTHON.fullmatch(str(one.value)) for one in texts):
             yield from (one for one in texts if _MENTION.search(str(one.value)) and _is_code(str(one.value)))

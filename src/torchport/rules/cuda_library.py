@@ -7,11 +7,14 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.libraries import Library, Support, load_libraries
 from torchport.rules import CUDA, Rule, Style
+from torchport.rules.branches import LEAVES, is_negated
 from torchport.source.module import Module
+from torchport.source.names import Binds
 
 _SEVERITY = {
     Support.WORKS: Severity.INFO,
@@ -91,7 +94,50 @@ def _use(module: Module, node: ast.expr, function: ast.expr) -> Iterator[Finding
     for use in library.uses:
         # A name is found where its package defines it or re-exports it: flash_attn.flash_attn_interface.flash_attn_func
         if name == use or name.rpartition(".")[2] == use.rpartition(".")[2]:
-            yield _report(module, node, library, use)
+            yield _report(module, node, library, use, optional=_is_chosen(module, node, function))
+
+
+def _is_chosen(module: Module, node: ast.expr, function: ast.expr) -> bool:
+    """Whether a condition decides on the use that is false where the import failed: `if HAS_FLASH_ATTN:`."""
+    while isinstance(function, ast.Attribute | ast.Call):
+        function = function.value if isinstance(function, ast.Attribute) else function.func
+    if not isinstance(function, ast.Name):
+        return False
+    told: set[str] = set()  # the names that tell whether the import succeeded
+    for binding in module.names.find_bindings(function):
+        tried = next((one for one in module.names.iter_ancestors(binding.node) if isinstance(one, ast.Try)), None)
+        if binding.how is Binds.IMPORT and (tried is None or not is_optional(module, binding.node)):
+            return False
+        parts = [tried, *tried.handlers] if tried is not None else []
+        told |= {name.id for one in parts for name in ast.walk(one) if _is_set(name)} | {function.id}
+    inner: ast.AST = node
+    for above in module.names.iter_ancestors(node):
+        if isinstance(above, ast.If | ast.IfExp):
+            opened = above.body if isinstance(above, ast.If) else [above.body]
+            if (inner in opened) != is_negated(above.test) and inner is not above.test and _asks(above.test, told):
+                return True
+        if isinstance(inner, ast.stmt):  # `if not HAS_FLASH_ATTN: return ...` further up
+            block = module.find_block(inner)
+            for one in block[: block.index(inner)] if inner in block else ():
+                if (
+                    isinstance(one, ast.If)
+                    and isinstance(one.body[-1], LEAVES)
+                    and not isinstance(one.body[-1], ast.Raise)
+                ):
+                    if is_negated(one.test) and _asks(one.test, told):
+                        return True
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        inner = above
+    return False
+
+
+def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _asks(test: ast.expr, names: set[str]) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(test))
 
 
 def _imported(statement: ast.stmt) -> set[str]:
@@ -107,11 +153,14 @@ def _packages(statement: ast.stmt, library: Library) -> list[str]:
     return sorted(use for use in library.uses if any(name.startswith(f"{use}.") for name in names))
 
 
-def _report(module: Module, node: ast.expr | ast.stmt, library: Library, use: str) -> Finding:
-    severity = Severity.ERROR if use in library.blocks else Severity.WARNING
+def _report(
+    module: Module, node: ast.expr | ast.stmt, library: Library, use: str, *, optional: bool = False
+) -> Finding:
+    severity = Severity.INFO if optional else Severity.ERROR if use in library.blocks else Severity.WARNING
     says = "is different" if library.status is Support.WORKS else "is not there"
+    otherwise = ", and the script can do without it" if optional else ""
     return RULE.make_finding(
-        module, node, f"{use} {says} on an NPU", hint=library.uses[use], severity=severity, link=library.link
+        module, node, f"{use} {says} on an NPU{otherwise}", hint=library.uses[use], severity=severity, link=library.link
     )
 
 

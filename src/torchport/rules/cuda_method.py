@@ -51,7 +51,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
                 evidence={"offer": "npu"},
             )
             continue
-        if owner is Owner.UNKNOWN:
+        held = owner is Owner.UNKNOWN and receivers.is_part_of_owner(method.value)
+        if owner is Owner.UNKNOWN and not held:
             yield RULE.make_finding(
                 module,
                 call,
@@ -62,7 +63,10 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             )
             continue
         finding = _finding(module, call, method, roles, style, moved=owner is Owner.MOVED)
-        if finding.fix and receivers.defined_elsewhere:
+        if held:
+            hint = "The method moves what its object holds: check that this is a tensor or module."
+            finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
+        elif finding.fix and receivers.defined_elsewhere:
             hint = "A class of another file has a method cuda of its own: check that this is a tensor or module."
             finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
         if any(edit.replacement == b"npu" for edit in finding.fix):
@@ -236,11 +240,17 @@ RULE = Rule(
             'import torch_geometric\nfor batch in loader:\n    batch = batch.to("npu", non_blocking=True)\n',
         ),
         (
+            "class Q:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self\nq = Q().cuda()\n",
+            "class Q:\n    def cuda(self):\n        self.x = self.x.npu()\n        return self\nq = Q().cuda()\n",
+        ),
+        (
             "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.cuda()\n",
             "import torch\nclass Q:\n    def cuda(self):\n        pass\ny = torch.ones(1)\ny.npu()\n",
         ),
     ),
     reports=(
+        "class P:\n    def cuda(self):\n        pass\nclass Q:\n    def cuda(self):\n        self.x = self.x.cuda()\n",
+        "class Q:\n    def cuda(self, other):\n        other.cuda()\n",
         "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",
         "class Q:\n    def __init__(self, m):\n        self.cuda = m.cuda\ndef f(x):\n    return x.cuda()\n",
         "import unknownlib\nnet = unknownlib.Net().cuda()\n",

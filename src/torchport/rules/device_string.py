@@ -145,6 +145,8 @@ def _is_part(module: Module, node: ast.Constant) -> bool:
         return above.left is node
     if isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute):
         return above.func.attr in _LOOKING
+    if isinstance(above, ast.Call) and isinstance(module.get_parent(above), ast.Slice):
+        return module.resolve_name(above.func) == "builtins.len"  # device[len("cuda:"):]
     if isinstance(above, ast.Compare):
         cut = isinstance(above.left, ast.Subscript) and isinstance(above.left.slice, ast.Slice)
         return cut or (above.left is node and isinstance(above.ops[0], ast.In | ast.NotIn))
@@ -235,6 +237,14 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(
+        (
+            "import torch\nn = int(d[len('cuda:'):])\nx = torch.ones(1, device=d)\n",
+            "import torch\nn = int(d[len('npu:'):])\nx = torch.ones(1, device=d)\n",
+        ),
+        (
+            "import torch\nok = str(x.device) in {f'cuda:{i}' for i in range(2)}\n",
+            "import torch\nok = str(x.device) in {f'npu:{i}' for i in range(2)}\n",
+        ),
         (
             "import torch\nm = {f'cuda:{i}': 'cuda:0' for i in range(2)}\ntorch.load('x', map_location=m)\n",
             "import torch\nm = {f'npu:{i}': 'npu:0' for i in range(2)}\ntorch.load('x', map_location=m)\n",
@@ -349,6 +359,9 @@ RULE = Rule(
         "class Unit:\n    def to(self, name):\n        return name\nUnit().to('cuda')\n",
     ),
     ignores=(
+        "import torch\nok = str(x.device) in {f'cpu:{i}' for i in range(2)}\n",
+        "import torch\nn = int(d[len('cpu:'):])\nx = torch.ones(1, device=d)\n",
+        "import torch\nrest = str(x.device)[len('cpu'):]\n",
         "import torch\nd = torch.device('cpu')\n",
         "import torch\nm = torch.load('/x/cuda_dir/m.pt')\n",
         "import torch\nraise SystemExit('please install cuda: see https://x/torch.cuda.html')\n",

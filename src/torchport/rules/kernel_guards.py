@@ -20,8 +20,11 @@ _NAMES_CUDA = re.compile(rb"cuda|nccl", re.IGNORECASE)
 _BUILDERS = re.compile(r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAExtension|CUDA_HOME|CppExtension)\Z")
 _SOURCE = re.compile(r"\.cuh?\Z|\bnvcc\b")
 _COMPILER = re.compile(r"(?:\A|_)cuda_(?:version|home)\Z|(?:\A|_)nvcc(?:\Z|_)", re.IGNORECASE)
-# A compiled module by its name: selective_scan_cuda, _C, _ext, fused_kernels.
-_COMPILED = re.compile(r"\w_cuda\Z|\A_C\Z|_ext\Z|_kernels?\Z")
+# A compiled module by its name: selective_scan_cuda, _C, _ext, fused_kernels; is_cuda is a question.
+_COMPILED = re.compile(
+    r"\A(?!(?:is|has|have|use|using|to|on|get|set|with|no|need|needs|check|init|enable|disable|requires?|seed)_)\w+_cuda\Z|"
+    r"\A_C\Z|_ext\Z|_kernels?\Z"
+)
 _LIBRARIES = frozenset({"cupy", "pycuda", "pynvml", "tensorrt", "cuda"})
 _DEEPEST = 6  # calls on the way from a condition to a kernel
 _REACHED = -1  # in place of the number of calls after which nothing was found

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from torchport.rules import npu_flags
 from torchport.rules.branches import LEAVES, find_span, is_negated
 from torchport.source.module import Module
+from torchport.source.names import Binds
+from torchport.source.siblings import find_paired, names_device
 
 # A word that begins with npu, also in the middle of a name in mixed case: "input" has none.
 _NPU = re.compile(r"(?i:(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z])(?:NPU|Npu)(?![a-z])")
@@ -40,6 +42,7 @@ def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
         found += (nodes for nodes in values if _is_cuda_only(module, nodes))
         found += (nodes for parts in chains for nodes in _others(module, parts))
         found += _beside(module)
+        found += _opened_by_siblings(module)
     elif module.project.paired:
         found += npu_flags.list_siblings_of_npu(module)
     found += _asked_by_importers(module)
@@ -93,17 +96,35 @@ def _chains(module: Module) -> Iterator[list[_Part]]:
     found += ([(case.pattern, case.body) for case in match.cases] for match in module.iter_nodes(ast.Match))
     found += _sequences(module)
     for parts in found:
-        if any(test is not None and _says_npu(module, test) for test, _ in parts) or _ends_with_npu(parts):
+        if any(test is not None and _says_npu(module, test) for test, _ in parts) or _ends_with_npu(module, parts):
             yield parts
 
 
-def _ends_with_npu(parts: list[_Part]) -> bool:
-    """Whether the last alternative is the NPU: `else: device = "npu"`."""
-    match parts[-1]:
-        case (None, [ast.Assign(value=value) | ast.Return(value=ast.expr() as value)]):
-            return _is_npu(value)
-        case (None, [ast.expr() as value]):
-            return _is_npu(value)
+def _ends_with_npu(module: Module, parts: list[_Part]) -> bool:
+    """Whether the last alternative is the NPU and the others name CUDA: `else: device = "npu"`."""
+    test, last = parts[-1]
+    if test is not None or not last or not _is_npu_only(module, last):
+        return False
+    parts = parts[:-1]
+    return any((asked and _is_cuda_only(module, [asked])) or _is_cuda_only(module, body) for asked, body in parts)
+
+
+def _is_npu_only(module: Module, nodes: _Nodes) -> bool:
+    """Whether code names the NPU, in more than a text for people, and does not name CUDA."""
+    text = module.text.decode_range(*find_span(module, nodes))
+    if _NPU.search(text) is None or _CUDA.search(text) is not None:
+        return False
+    return any(_names_device(node) for one in nodes for node in ast.walk(one))
+
+
+def _names_device(node: ast.AST) -> bool:
+    match node:
+        case ast.Constant(value=str() as text):
+            return " " not in text and _NPU.match(text) is not None
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return _NPU.match(name) is not None
+        case ast.Import(names=[ast.alias(name=name), *_]) | ast.ImportFrom(module=str() as name):
+            return name.partition(".")[0] == "torch_npu"
     return False
 
 
@@ -125,19 +146,37 @@ def _sequences(module: Module) -> Iterator[list[_Part]]:
     for block in blocks.values():
         choices = [one for one in block if isinstance(one, ast.If)]
         for_npu = [one for one in choices if _says_npu(module, one.test) and not is_negated(one.test)]
+        for_cuda = [
+            one
+            for one in choices
+            if one not in for_npu and not is_negated(one.test) and _is_cuda_only(module, [one.test, *one.body])
+        ]
         for one in for_npu:
             asked = _subject(module, one.test)
-            leaves = isinstance(one.body[-1], LEAVES) and not one.orelse
             parts: list[_Part] = [(one.test, one.body)]
-            for other in choices:
-                if other in for_npu or is_negated(other.test) or not _is_cuda_only(module, [other.test, *other.body]):
-                    continue
-                if _subject(module, other.test) == asked or (leaves and isinstance(other.body[-1], LEAVES)):
+            for other in for_cuda:
+                if _subject(module, other.test) == asked or (_leaves(one) and _leaves(other)) or _set_same(one, other):
                     parts.append((other.test, other.body))
             if isinstance(one.body[-1], ast.Return) and not one.orelse:
                 parts.append((None, block[block.index(one) + 1 :]))
             if len(parts) > 1:
                 yield parts
+        for one in filter(_leaves, for_cuda):  # what follows is for the NPU
+            rest = [later for later in block[block.index(one) + 1 :] if _is_npu_only(module, [later])]
+            if rest:
+                yield [(one.test, one.body), (None, rest[:1])]
+
+
+def _leaves(choice: ast.If) -> bool:
+    return isinstance(choice.body[-1], LEAVES) and not choice.orelse
+
+
+def _set_same(one: ast.If, other: ast.If) -> bool:
+    """Whether both do no more than give the same name a value."""
+    match one.body, other.body:
+        case [[ast.Assign(targets=[first])], [ast.Assign(targets=[second])]]:
+            return ast.unparse(first) == ast.unparse(second) and not one.orelse and not other.orelse
+    return False
 
 
 def _subject(module: Module, test: ast.expr) -> str:
@@ -149,7 +188,7 @@ def _others(module: Module, parts: list[_Part]) -> Iterator[_Nodes]:
     """The parts of a chain that are not for the NPU."""
     swapped = False  # `if not is_npu_available():` guards the other devices, and the NPU's part follows
     for test, body in parts:
-        for_npu = swapped or (test is None and _ends_with_npu(parts))
+        for_npu = swapped or (test is None and _ends_with_npu(module, parts))
         if test is not None and _says_npu(module, test):
             negated = is_negated(test)
             for_npu, swapped = not negated, negated
@@ -193,6 +232,19 @@ def _beside(module: Module) -> Iterator[_Nodes]:
     for text in module.iter_nodes(ast.Constant):  # "cpu:gloo,cuda:nccl,npu:hccl"
         if isinstance(text.value, str) and "," in text.value and _says_npu(module, text):
             yield [text]
+
+
+def _opened_by_siblings(module: Module) -> Iterator[_Nodes]:
+    """The code behind `if is_cuda():` where `is_npu` is imported beside `is_cuda`: another place asks for the NPU."""
+    for choice in (*module.iter_nodes(ast.If), *module.iter_nodes(ast.IfExp)):
+        test = choice.test.func if isinstance(choice.test, ast.Call) else choice.test
+        if not isinstance(test, ast.Name) or not names_device(test.id):
+            continue
+        owner = module.names.scope_of(test).find_owner_scope(test.id)
+        if owner is None or test.id not in find_paired(owner.bindings):
+            continue
+        if any(binding.how is Binds.IMPORT for binding in owner.bindings[test.id]):
+            yield choice.body if isinstance(choice, ast.If) else [choice.body]
 
 
 def _says_npu(module: Module, node: ast.AST) -> bool:

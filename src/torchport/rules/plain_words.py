@@ -9,7 +9,8 @@ import ast
 import builtins
 import functools
 import re
-from collections.abc import Hashable, Mapping
+import sys
+from collections.abc import Hashable, Iterator, Mapping
 
 from torchport.source.flow import is_command_line
 from torchport.source.module import Module
@@ -26,6 +27,11 @@ _SHOWS = frozenset({"builtins.print", "warnings.warn", "pytest.skip", "pytest.fa
 _PATHS = ("os.path.", "pathlib.", "glob.", "shutil.", "builtins.open", "os.listdir", "os.makedirs", "os.mkdir")
 _NAME_LISTS = frozenset({"__all__", "__slots__", "__match_args__"})
 _SETTERS = frozenset({"setattr", "delattr"})
+# Modules by which a word may reach another program, or a file that one reads.
+_LEAVES = frozenset(
+    "os sys subprocess multiprocessing socket json pickle configparser csv importlib runpy argparse shelve sqlite3 "
+    "asyncio concurrent pathlib builtins".split()
+)
 
 
 class PlainWords:
@@ -36,7 +42,8 @@ class PlainWords:
 
     def explain_word(self, node: ast.expr) -> str:
         """What the word at `node` is, such as "the text of an error"; empty where it may be a device."""
-        return self.explain_text(node) or self._collected(node) or self._compared(node)
+        alone = "the file uses no torch, and no other file uses it" if self._is_alone else ""
+        return self.explain_text(node) or self._collected(node) or self._compared(node) or alone
 
     def explain_text(self, node: ast.expr) -> str:
         """What the text at `node` is for where it goes right to a person, a path or a name; empty elsewhere."""
@@ -56,6 +63,20 @@ class PlainWords:
                 return self._argument(above, inner)
             case _:
                 return ""
+
+    @functools.cached_property
+    def _is_alone(self) -> bool:
+        """Whether nothing of the file reaches torch: it is a script that imports the standard library only, nothing of
+        it that starts programs or writes files, and no other file imports it."""
+        module = self._module
+        if module.project.outside is None or module.project.importers.get(module.text.path):
+            return False  # a text without its project may be a part of anything
+        if not any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in _run(module.tree)):
+            return False  # settings, which somebody reads
+        roots = {binding.target.lstrip(".").partition(".")[0] for binding in module.names.iter_imports()}
+        if not roots <= sys.stdlib_module_names - _LEAVES or roots & module.project.provided:
+            return False
+        return not any(module.resolve_name(call.func) == "builtins.open" for call in module.iter_nodes(ast.Call))
 
     def _argument(self, call: ast.Call, node: ast.AST) -> str:
         module = self._module
@@ -126,6 +147,16 @@ class PlainWords:
             if isinstance(constant.value, str):
                 found.setdefault(self._module.flow.find(constant), set()).add(constant.value)
         return {key: frozenset(words) for key, words in found.items()}
+
+
+def _run(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements that run when the file does."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for one in ast.iter_child_nodes(waiting.pop()):
+            if isinstance(one, ast.stmt) and not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield one
+                waiting.append(one)
 
 
 def _other_things(nodes: list[ast.expr]) -> bool:

@@ -71,6 +71,19 @@ class Receivers:
             if not self._module.project.has_package(name)
         )
 
+    def is_part_of_owner(self, node: ast.expr) -> bool:
+        """Whether the receiver stands in the method of this name, of the only class of the project that has one, and is
+        not that object: `self.x.cuda()` in `def cuda(self)` moves what the class holds."""
+        inside: ast.FunctionDef | ast.AsyncFunctionDef | None = None
+        for above in self._module.names.iter_ancestors(node):
+            if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef) and inside is None:
+                inside = above if above.name == self._attribute else None
+            elif isinstance(above, ast.ClassDef):
+                own = {one.name for one in self._defining if isinstance(one, ast.ClassDef)}
+                others = self._module.project.find_classes_with(self._attribute)
+                return inside is not None and not isinstance(node, ast.Name) and own | others == {above.name}
+        return False
+
     def is_proven(self, node: ast.expr) -> bool:
         """Whether the receiver is seen to be torch's: not only because nothing else of the file has the attribute."""
         self._known.clear()

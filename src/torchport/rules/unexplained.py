@@ -22,6 +22,7 @@ from torchport.rules.receivers import FLAGS, Definition
 from torchport.source.defined import find_defined_names, says_cuda
 from torchport.source.module import Module
 from torchport.source.names import Binds
+from torchport.source.siblings import find_paired
 
 _PATH = re.compile(
     r"[\w.:~{}*-]*[/\\][^\s]*|[\w.*-]*\.(?:cuh?|cc|cpp|cxx|hp?p?|so|py|pyx|sh|txt|md|json|ya?ml|whl|html?)"
@@ -72,8 +73,11 @@ def find_mentions(module: Module) -> Iterator[Mention]:
                 yield seen.examine_import(statement, alias.name, alias.name)
     for origin in module.iter_nodes(ast.ImportFrom):
         source = "." * origin.level + (origin.module or "")
+        paired = find_paired({alias.name for alias in origin.names})
         for alias in origin.names:
-            if says_cuda(alias.name) or says_cuda(source):
+            if alias.name in paired:
+                yield Mention(origin, alias.name, "imported beside its sibling for the NPU")
+            elif says_cuda(alias.name) or says_cuda(source):
                 joint = "" if source.endswith(".") else "."
                 yield seen.examine_import(origin, f"{source}{joint}{alias.name}", source)
     for constant in module.iter_nodes(ast.Constant):

@@ -28,6 +28,8 @@ _DEFAULTED = frozenset({"get", "pop", "setdefault", "getenv"})
 # The values of a table from which a device or a backend is chosen: {"gpu": "cuda", "cpu": "cpu"}[kind].
 _CHOICES = re.compile(r"(?:cpu|gpu|cuda|mps|xpu|hpu|npu|meta|tpu|auto)(?::\d+)?|nccl|gloo|mpi|ucc|hccl")
 _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "args", "kwargs", "__dict__"})
+# What may stand on the right of `in`; lists and the like that are written there are compared one by one.
+_CONTAINERS = (ast.Name, ast.Attribute, ast.Call, ast.Dict, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _OPTION = re.compile(r"--\w|-[A-Za-z]$")
 # Two rounds find the elements of a container that is reached through a variable of another container.
 _ROUNDS = 2
@@ -151,8 +153,14 @@ class Flow(Equivalence):
                 self._connect_call(node)
             case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="split" | "rsplit" | "partition"))):
                 self.unite(node, node.value)
-            case ast.Subscript(slice=ast.Slice()):
+            case ast.Subscript(slice=ast.Slice(lower=lower, upper=upper)):
                 self.unite(node, node.value)  # a part of a list has the same elements
+                for bound in (lower, upper):  # device[len("cuda:"):]
+                    match bound:
+                        case ast.Call(func=ast.Name(id="len"), args=[ast.Constant(value=str()) as word]):
+                            self.unite(node.value, word)
+                        case _:
+                            pass
             case ast.Match():
                 for case in node.cases:
                     self._connect_pattern(node.subject, case.pattern)
@@ -377,7 +385,9 @@ class Flow(Equivalence):
                 self.unite(("elements", self.find(value)), ("elements", self.find(more)))
             case ast.Call(func=ast.Attribute(attr="keys", value=value), args=[]):
                 self.unite(("elements", self.find(node)), ("keys", self.find(value)))
-            case ast.Call(func=ast.Name(id="list" | "tuple" | "sorted" | "set" | "reversed"), args=[value]):
+            case ast.Call(
+                func=ast.Name(id="list" | "tuple" | "sorted" | "set" | "frozenset" | "reversed"), args=[value]
+            ):
                 self.unite(node, value)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 container = self.find(node)
@@ -389,7 +399,7 @@ class Flow(Equivalence):
             case ast.Call(func=ast.Name(id="dict"), keywords=keywords):
                 for keyword in keywords:
                     self.unite(keyword.value, ("item", self.find(node), keyword.arg))
-            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Name() | ast.Attribute() as right]):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[right]) if isinstance(right, _CONTAINERS):
                 self.unite(node.left, ("elements", self.find(right)))
             case _:
                 pass
