@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "blind"))
 import casefile
 
 CASES = {case.name: case for case in casefile.load() if case.category == "no_harm"}
-# What protects a case: names of functions, after the module that asks them.
+# Functions that protect a case, after the module that asks them.
 PROTECTED = {
     "kernel_fallback": ("torchport.convert.inspection", "find_kernel_guards"),
     "npu_sibling_flag": ("torchport.rules.npu_flags", "list_deciding_values", "list_siblings_of_npu"),

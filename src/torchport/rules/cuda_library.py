@@ -118,18 +118,21 @@ def _is_chosen(module: Module, node: ast.expr, function: ast.expr) -> bool:
                 return True
         if isinstance(inner, ast.stmt):  # `if not HAS_FLASH_ATTN: return ...` further up
             block = module.find_block(inner)
-            for one in block[: block.index(inner)] if inner in block else ():
-                if (
-                    isinstance(one, ast.If)
-                    and isinstance(one.body[-1], LEAVES)
-                    and not isinstance(one.body[-1], ast.Raise)
-                ):
-                    if is_negated(one.test) and _asks(one.test, told):
-                        return True
+            before = block[: block.index(inner)] if inner in block else []
+            if any(_leaves(one) and is_negated(one.test) and _asks(one.test, told) for one in before if _is_if(one)):
+                return True
         if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
         inner = above
     return False
+
+
+def _is_if(node: ast.stmt) -> TypeGuard[ast.If]:
+    return isinstance(node, ast.If)
+
+
+def _leaves(choice: ast.If) -> bool:
+    return isinstance(choice.body[-1], LEAVES) and not isinstance(choice.body[-1], ast.Raise)
 
 
 def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:

@@ -29,8 +29,26 @@ _NAME_LISTS = frozenset({"__all__", "__slots__", "__match_args__"})
 _SETTERS = frozenset({"setattr", "delattr"})
 # Modules by which a word may reach another program, or a file that one reads.
 _LEAVES = frozenset(
-    "os sys subprocess multiprocessing socket json pickle configparser csv importlib runpy argparse shelve sqlite3 "
-    "asyncio concurrent pathlib builtins".split()
+    [
+        "os",
+        "sys",
+        "subprocess",
+        "multiprocessing",
+        "socket",
+        "json",
+        "pickle",
+        "configparser",
+        "csv",
+        "importlib",
+        "runpy",
+        "argparse",
+        "shelve",
+        "sqlite3",
+        "asyncio",
+        "concurrent",
+        "pathlib",
+        "builtins",
+    ]
 )
 
 

@@ -28,7 +28,7 @@ _DEFAULTED = frozenset({"get", "pop", "setdefault", "getenv"})
 # The values of a table from which a device or a backend is chosen: {"gpu": "cuda", "cpu": "cpu"}[kind].
 _CHOICES = re.compile(r"(?:cpu|gpu|cuda|mps|xpu|hpu|npu|meta|tpu|auto)(?::\d+)?|nccl|gloo|mpi|ucc|hccl")
 _MANY_MEANINGS = frozenset({"name", "value", "data", "shape", "dtype", "size", "args", "kwargs", "__dict__"})
-# What may stand on the right of `in`; lists and the like that are written there are compared one by one.
+# Expressions on the right of `in`; the elements of a list that is written there are compared one by one.
 _CONTAINERS = (ast.Name, ast.Attribute, ast.Call, ast.Dict, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _OPTION = re.compile(r"--\w|-[A-Za-z]$")
 # Two rounds find the elements of a container that is reached through a variable of another container.
