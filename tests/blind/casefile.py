@@ -12,6 +12,7 @@ A file is a category. It reads like a patch whose result is right:
     ! from apex import amp            stays, with a warning; lines with + below: or becomes one of these
     ~ m = torch.compile(m)            something is said of it, whether it is edited or not
     ? if torch.cuda.is_available():   stays, said or not
+    * torch.cuda.empty_cache()        stays or is edited, said or not
     # corrected: why                  the line above was expected otherwise, against what was measured
 
 Lines begin in the third column. A warning is a finding of the severity warning or error: information asks for nothing.
@@ -28,7 +29,7 @@ CASES = Path(__file__).with_name("cases")
 _CASE = re.compile(r"=== (\w+)(?: \(runs ([^)]+)\))?: (.+)")
 _FILE = re.compile(r"--- (\S+)(?: \[([\w-]+)\])?")
 CORRECTED = "# corrected:"
-KEPT, CHANGED, WARNED, SAID, EITHER = " ", "-", "!", "~", "?"
+KEPT, CHANGED, WARNED, SAID, EITHER, ANY = " ", "-", "!", "~", "?", "*"
 
 
 class CaseError(Exception):
@@ -65,6 +66,10 @@ class Case:
     runs: tuple[str, ...] = ()  # the words of its command line behind `python`
     files: list[File] = dataclasses.field(default_factory=list)
     corrected: list[str] = dataclasses.field(default_factory=list)  # why expectations were changed, one by one
+
+    def knows_cuda_only(self) -> bool:
+        """Whether a line has to become another one: the case has no path of its own for the NPU."""
+        return any(line.marker == CHANGED for file in self.files for line in file.lines)
 
     def write(self, folder: Path) -> None:
         """Make the project in `folder`, which exists."""
@@ -122,7 +127,7 @@ def _add(file: File, row: str, where: str) -> None:
             file.lines[-1].or_warning = True
         else:
             file.lines[-1].becomes.append((text, second == WARNED))
-    elif marker not in (KEPT, CHANGED, WARNED, SAID, EITHER) or second != " ":
+    elif marker not in (KEPT, CHANGED, WARNED, SAID, EITHER, ANY) or second != " ":
         raise CaseError(f"{where}: {row[:2]!r} is no marker")
     else:
         file.lines.append(Line(text, marker))

@@ -16,10 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "vnpu"))
 
 import forked
 
+OURS = str(Path(__file__).parents[1] / "vnpu")  # has modules that a case's may be called as
 _PROGRAM = """\
 import os, runpy, sys
 os.chdir({folder!r})
-sys.path.insert(0, {folder!r})
+sys.path[:] = [{folder!r}, *(path for path in sys.path if path != {ours!r})]
 sys.argv = {words!r}
 {first}
 runpy.run_path({words!r}[0], run_name="__main__")
@@ -35,13 +36,14 @@ def outcomes(cases: Iterable[Case], work: Path) -> dict[str, dict[str, str]]:
     for case in cases:
         folder = work / case.name
         found["converted"][case.name] = outcome(folder / "after", case.runs)
-        found["redirected"][case.name] = outcome(folder / "before", case.runs, "import torchport.auto")
+        first = "import torchport.auto" if case.knows_cuda_only() else ""  # else torchport says to run it as it is
+        found["redirected"][case.name] = outcome(folder / "before", case.runs, first)
     return found
 
 
 def outcome(folder: Path, words: tuple[str, ...], first: str = "") -> str:
     """Run the script and arguments `words` in `folder`, after the line `first`."""
-    program = _PROGRAM.format(folder=str(folder.resolve()), words=list(words), first=first)
+    program = _PROGRAM.format(folder=str(folder.resolve()), ours=OURS, words=list(words), first=first)
     ended = forked.python(program, TORCHPORT_SUMMARY="0")
     if ended.returncode == 0 and ended.stdout.split()[-1:] == ["OK"]:
         return ""

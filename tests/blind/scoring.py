@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from casefile import CHANGED, EITHER, KEPT, SAID, Case, File, Line
+from casefile import ANY, CHANGED, EITHER, KEPT, SAID, Case, File, Line
 from entry import too_late
 
 from torchport.convert import convert_tree
@@ -21,7 +21,10 @@ MENTION = re.compile(r"cuda|nccl|nvidia|nvcc|cudnn|(?<![a-z])gpus?(?![a-z])", re
 _TORCH = re.compile(r'(?m)^\s*"?(?:import|from) torch\b')
 _OF_NPU = re.compile("npu|hccl")  # needs torch_npu; a dispatch key or a variable of Ascend's does not
 # What a conversion may add to a project that it changes; in a notebook it stands before another line of a cell.
-_ADDED = re.compile(r"torch_npu|TORCH_NPU_\w+|^import (?:os|torch)$|default_device_backend_map|^\W*$")
+_ADDED = re.compile(
+    r"torch_npu|TORCH_NPU_\w+|^import (?:os|torch)$|default_device_backend_map|^\W*$"
+    r"|is_bf16_supported = lambda|optimizer_module"  # where a script hides all devices: rules/hidden_cards.py
+)
 _IN_CELL = "import torch_npu\\n"
 _CUDA_WORDS = {
     "torch_npu.npu": "torch.cuda",
@@ -100,7 +103,7 @@ def judge(case: Case, outputs: Mapping[str, bytes], findings: Sequence[Finding])
 
 
 def _wants_edits(file: File) -> bool:
-    return any(line.becomes or line.marker == SAID for line in file.lines)
+    return any(line.becomes or line.marker in (SAID, ANY) for line in file.lines)
 
 
 def judge_line(line: Line, got: str | None, said: Severity | None, begins: Severity | None) -> Word | None:
@@ -113,6 +116,8 @@ def judge_line(line: Line, got: str | None, said: Severity | None, begins: Sever
     for text, needs_warning in line.becomes:
         if got is not None and _spelled(got) == _spelled(text):
             return Word.RIGHT if warned or not needs_warning else Word.SILENT
+    if line.marker == ANY:
+        return None
     if line.marker == SAID:
         return Word.RIGHT if said is not None or not same else Word.SILENT
     if not same:

@@ -35,7 +35,7 @@ CASES = casefile.load()
         ("=== one: why\n--- a.py\n- x\n+ x\n", "becomes itself"),
         ("=== one: why\n--- a.py\n  x\n+ y\n", "nothing that may become"),
         ("=== one: why\n--- a.py\n!\n", "nothing that may become"),
-        ("=== one: why\n--- a.py\n* x\n", "no marker"),
+        ("=== one: why\n--- a.py\n% x\n", "no marker"),
         ("=== one: why\n--- a.py\n!!x\n", "no marker"),
         ("=== one: why\n--- a.py\n# corrected: by whom\n  x\n", "needs a line and a reason"),
         ("=== one: why\n--- a.py\n  x\n# corrected:\n", "needs a line and a reason"),

@@ -113,6 +113,13 @@ CASES = {
     "if hasattr(torch, 'npu') and torch.npu.is_available():\n    d = 'npu'\nx.to(torch.device(d))\n",
     "a block for the NPU": "import torch\nif torch.cuda.is_available():\n    d = torch.device('cuda')\n"
     "    torch.cuda.set_device(0)\nelse:\n    import torch_npu\n    d = torch.device('npu:0')\n",
+    "a device each": "import torch\nif torch.cuda.is_available():\n    torch.cuda.empty_cache()\n"
+    "if npu_specific.has_npu:\n    torch.npu.empty_cache()\n",
+    "a sibling in another module": "import torch\ndef get_cuda_string():\n    return 'cuda:0'\ndef find():\n"
+    "    if torch.cuda.is_available():\n        return get_cuda_string()\n    if npu_specific.has_npu:\n"
+    "        return npu_specific.get_npu_string()\n    return 'cpu'\n",
+    "entries by keyword": "import torch\nSPECS = [Spec(name='cuda', clear=lambda: torch.cuda.empty_cache()),\n"
+    "         Spec(name='npu', clear=lambda: torch.npu.empty_cache())]\n",
     "imported siblings": "import torch\nfrom mylib import is_cuda, is_npu\nif is_cuda():\n    torch.cuda.empty_cache()\n",
     "parameters of a test": "import pytest, torch\n"
     "@pytest.mark.parametrize('device', [pytest.param('cuda'), pytest.param('npu')])\n"
@@ -142,6 +149,10 @@ OTHERS = {
     "words that hold these letters": ("import torch\ninput_npus = 1\ncompute_cuda = x.cuda()\n", "x.npu()"),
     "a message that names the NPU": (
         "import torch\ndef f():\n    if torch.cuda.is_available():\n        return x.cuda()\n    print('NPU is missing')\n",
+        "x.npu()",
+    ),
+    "a method of this name": (
+        "import torch\ndef cuda_of(x):\n    return x.cuda()\nif torch.npu.is_available():\n    pass\n",
         "x.npu()",
     ),
     "an import without a sibling": (

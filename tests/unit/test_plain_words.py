@@ -23,7 +23,7 @@ def words(text: str) -> list[str]:
     [
         "DEVICE = 'cuda'\n",
         "from x import move\nmove(y, 'cuda')\n",
-        "devices = ['cpu', 'cuda']\n",
+        "kinds = ['cpu', 'cuda']\n",
         "stats = {'cuda': 0, 'cpu': 0}\n",
         "flags = {'cuda': True, 'cpu': False}\n",
         "import pytest\n@pytest.mark.parametrize('where', ['cuda'])\ndef test(where):\n    run(where)\n",

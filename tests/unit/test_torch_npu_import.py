@@ -36,9 +36,9 @@ def imports(folder: Path, files: dict[str, str]) -> set[str]:
         ({"a.py": "import b\n", "b.py": "from torch.cuda import Event\n"}, set()),
         ({"a.py": "import b\n", "b.py": "import torch\nx = torch.profiler.ProfilerActivity.CUDA\n"}, {"b.py"}),
         ({"a.py": "# import b\n", "b.py": CUDA + "x.cuda()\n"}, {"b.py"}),
-        ({"one.py": CUDA, "two.py": CUDA + "D = torch.device('cuda')\n"}, {"two.py"}),
-        ({"one.py": CUDA, "test_two.py": CUDA}, {"test_two.py"}),
-        ({"one.py": CUDA, "two.py": CUDA + "ok = torch.cuda.is_available()\n"}, {"two.py"}),
+        ({"one.py": CUDA, "two.py": CUDA + "D = torch.device('cuda')\n"}, {"one.py", "two.py"}),
+        ({"one.py": CUDA, "test_two.py": CUDA}, {"one.py", "test_two.py"}),
+        ({"one.py": CUDA, "two.py": CUDA + "ok = torch.cuda.is_available()\n"}, {"one.py", "two.py"}),
         ({"train.py": "import b\n", "b.py": "import torch\nfrom torch import cuda\n"}, {"b.py"}),
     ],
 )

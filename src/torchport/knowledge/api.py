@@ -104,6 +104,6 @@ def find_api(name: str) -> tuple[Api, str] | None:
 def _in_submodule(module: Api, row: Api) -> Api:
     tail = row.name.removeprefix(module.module)
     submodule = module.name.removeprefix(module.module)
-    if not row.npu.endswith(tail):
+    if not row.npu.endswith(tail) or row.npu.endswith(f"{submodule}{tail}"):  # it is there in the submodule alone
         return row
     return dataclasses.replace(row, name=f"{module.name}{tail}", npu=f"{row.npu.removesuffix(tail)}{submodule}{tail}")

@@ -106,7 +106,8 @@ def _is_chosen(module: Module, node: ast.expr, function: ast.expr) -> bool:
     told: set[str] = set()  # the names that tell whether the import succeeded
     for binding in module.names.find_bindings(function):
         tried = next((one for one in module.names.iter_ancestors(binding.node) if isinstance(one, ast.Try)), None)
-        if binding.how is Binds.IMPORT and (tried is None or not is_optional(module, binding.node)):
+        imported = isinstance(binding.node, ast.stmt) and binding.how is Binds.IMPORT
+        if imported and (tried is None or not is_optional(module, binding.node)):
             return False
         parts = [tried, *tried.handlers] if tried is not None else []
         told |= {name.id for one in parts for name in ast.walk(one) if _is_set(name)} | {function.id}
@@ -171,7 +172,7 @@ def _hint(library: Library) -> str:
     return f"{library.note} Install: {library.install}" if library.install else library.note
 
 
-def is_optional(module: Module, node: ast.stmt) -> bool:
+def is_optional(module: Module, node: ast.AST) -> bool:
     """Whether the script asks first (`if is_x_available()`) or goes on without (`try: import x`)."""
     inner: ast.AST = node
     for above in module.names.iter_ancestors(node):

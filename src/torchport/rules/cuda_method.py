@@ -40,7 +40,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         owner = receivers.resolve_owner(method.value)
         if owner is Owner.USER or (owner is Owner.OTHER and _is_name_of_package(module, method.value)):
             continue
-        if owner is Owner.OTHER:
+        used = owner is Owner.OTHER and receivers.is_used_as_module(method.value)
+        if owner is Owner.OTHER and not used:
             yield RULE.make_finding(
                 module,
                 call,
@@ -63,7 +64,10 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             )
             continue
         finding = _finding(module, call, method, roles, style, moved=owner is Owner.MOVED)
-        if held:
+        if used:
+            hint = "Nothing is known about its class; the file takes it for a module of torch."
+            finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
+        elif held:
             hint = "The method moves what its object holds: check that this is a tensor or module."
             finding = dataclasses.replace(finding, safety=Safety.REVIEW, hint=hint)
         elif finding.fix and receivers.defined_elsewhere:
@@ -240,6 +244,12 @@ RULE = Rule(
             'import torch_geometric\nfor batch in loader:\n    batch = batch.to("npu", non_blocking=True)\n',
         ),
         (
+            "from nets import Net\nfrom torch.nn.parallel import DistributedDataParallel\nnet = Net(\n    1).cuda(0)\n"
+            "net = DistributedDataParallel(net)\n",
+            "from nets import Net\nfrom torch.nn.parallel import DistributedDataParallel\nnet = Net(\n    1).npu(0)\n"
+            "net = DistributedDataParallel(net)\n",
+        ),
+        (
             "class Q:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self\nq = Q().cuda()\n",
             "class Q:\n    def cuda(self):\n        self.x = self.x.npu()\n        return self\nq = Q().cuda()\n",
         ),
@@ -249,6 +259,7 @@ RULE = Rule(
         ),
     ),
     reports=(
+        "from nets import Net\nnet = Net().cuda(0)\nnet.show()\n",
         "class P:\n    def cuda(self):\n        pass\nclass Q:\n    def cuda(self):\n        self.x = self.x.cuda()\n",
         "class Q:\n    def cuda(self, other):\n        other.cuda()\n",
         "class Q:\n    def cuda(self):\n        return self\ndef f(x):\n    return x.cuda()\n",

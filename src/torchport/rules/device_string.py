@@ -37,7 +37,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         return
     roles, plain = Roles(module, load_role("device")), PlainWords(module)
     fixed = {module.flow.find(value): value for value, edit in find_device_literals(module) if edit is None}
+    tritons = _tritons_names(module)
     for node, text in found:
+        if module.flow.find(node) in tritons:
+            yield _no_device(module, node, text, "it is compared with the name of Triton's backend, which is npu there")
+            continue
         if roles.is_fixed(node) or (module.flow.find(node) in fixed and fixed[module.flow.find(node)] is not node):
             yield RULE.make_finding(
                 module,
@@ -62,6 +66,16 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             hint="Only the name says that this is a device: check it." if named else _option_hint(module, node),
             safety=Safety.REVIEW if named else Safety.SAFE,
         )
+
+
+def _tritons_names(module: Module) -> set[Hashable]:
+    """The values that Triton gives: `triton.runtime.driver.active.get_current_target().backend`, cuda, hip or npu."""
+    found = set[Hashable]()
+    for attribute in module.iter_nodes(ast.Attribute):
+        made = attribute.value.func if isinstance(attribute.value, ast.Call) else attribute.value
+        if attribute.attr == "backend" and (module.resolve_name(made) or "").startswith("triton."):
+            found.add(module.flow.find(attribute))
+    return found
 
 
 def find_device_literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
@@ -338,6 +352,8 @@ RULE = Rule(
         ),
     ),
     reports=(
+        "import torch, triton\nname = triton.runtime.driver.active.get_current_target().backend\n"
+        "is_nvidia = name == 'cuda'\ndevice = torch.device(name if name != 'hip' else 'cuda')\n",
         "name = 'cuda'\ngetattr(model, name)\n",
         "print(':'.join(['cuda', 'x']))\n",
         "import pytest\n@pytest.fixture(params=['cuda', 'triton'])\ndef kernel(request):\n    return request.param\n",

@@ -29,6 +29,8 @@ _METHODS = {
 }
 OF_BITSANDBYTES = re.compile(r"(?:paged_)?(?:adamw|lion|ademamix|rmsprop)_(?:bnb_)?(?:8|32)bit(?:_bnb)?|rmsprop_bnb")
 _OF_RAY = {"num_gpus": "ray is asked for GPUs", "use_gpu": "ray's trainer is asked for GPUs"}
+_IDS_OF_RAY = "ray.get_gpu_ids"
+RAY_IDS = 'On NPUs the list is empty: ray.get_runtime_context().get_accelerator_ids()["NPU"].'
 _RESOURCES = frozenset({"GPU", "gpu"})
 _TAKES_RESOURCES = frozenset({"resources_per_worker", "resources_per_trial"})
 
@@ -41,6 +43,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         if method in _METHODS:
             message, hint = _METHODS[method]
             yield RULE.make_finding(module, call, message, hint=hint)
+        if has_ray and module.resolve_name(call.func) == _IDS_OF_RAY:
+            yield RULE.make_finding(module, call, "ray is asked for the numbers of GPUs", hint=RAY_IDS)
         for keyword in call.keywords:
             yield from _keyword(module, call, keyword, has_ray=has_ray)
     for pairs in module.iter_nodes(ast.Dict):
@@ -107,6 +111,7 @@ RULE = Rule(
         b"resources_per_",
         b"8bit",
         b"32bit",
+        b"get_gpu_ids",
     ),
     check=check_module,
     rewrites=(),
@@ -120,6 +125,7 @@ RULE = Rule(
         "from ray.train import ScalingConfig\ns = ScalingConfig(num_workers=2, use_gpu=True)\n",
         "import ray\ns = C(resources_per_worker={'GPU': 1})\n",
         "model_args = {'load_in_8bit': True}\n",
+        "import ray\nn = ray.get_gpu_ids()[0]\n",
     ),
     ignores=(
         "from transformers import BitsAndBytesConfig\nq = BitsAndBytesConfig(load_in_4bit=False)\n",

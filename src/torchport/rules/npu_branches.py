@@ -155,7 +155,10 @@ def _sequences(module: Module) -> Iterator[list[_Part]]:
             asked = _subject(module, one.test)
             parts: list[_Part] = [(one.test, one.body)]
             for other in for_cuda:
-                if _subject(module, other.test) == asked or (_leaves(one) and _leaves(other)) or _set_same(one, other):
+                same = (
+                    _subject(module, other.test) == asked or _set_same(one, other) or _each_its_own(module, one, other)
+                )
+                if same or (_leaves(one) and _leaves(other)):
                     parts.append((other.test, other.body))
             if isinstance(one.body[-1], ast.Return) and not one.orelse:
                 parts.append((None, block[block.index(one) + 1 :]))
@@ -169,6 +172,16 @@ def _sequences(module: Module) -> Iterator[list[_Part]]:
 
 def _leaves(choice: ast.If) -> bool:
     return isinstance(choice.body[-1], LEAVES) and not choice.orelse
+
+
+def _each_its_own(module: Module, one: ast.If, other: ast.If) -> bool:
+    """Whether the conditions ask for a device each and what they guard names it: the memory of both is given back."""
+    return (
+        _is_npu_only(module, one.body)
+        and _is_cuda_only(module, [other.test])
+        and _is_cuda_only(module, other.body)
+        and not any(isinstance(part, ast.Compare) for test in (one.test, other.test) for part in ast.walk(test))
+    )
 
 
 def _set_same(one: ast.If, other: ast.If) -> bool:
@@ -236,7 +249,8 @@ def _beside(module: Module) -> Iterator[_Nodes]:
 
 def _opened_by_siblings(module: Module) -> Iterator[_Nodes]:
     """The code behind `if is_cuda():` where `is_npu` is imported beside `is_cuda`: another place asks for the NPU."""
-    for choice in (*module.iter_nodes(ast.If), *module.iter_nodes(ast.IfExp)):
+    choices: list[ast.If | ast.IfExp] = [*module.iter_nodes(ast.If), *module.iter_nodes(ast.IfExp)]
+    for choice in choices:
         test = choice.test.func if isinstance(choice.test, ast.Call) else choice.test
         if not isinstance(test, ast.Name) or not names_device(test.id):
             continue
@@ -263,8 +277,9 @@ def _is_npu(node: ast.expr | None) -> bool:
             return _NPU.match(text) is not None
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return any(isinstance(part, ast.Constant) and _is_npu(part) for part in parts)
-        case ast.Call(args=arguments):
-            return any(isinstance(argument, ast.Constant) and _is_npu(argument) for argument in arguments)
+        case ast.Call(args=arguments, keywords=keywords):  # Spec("npu", ...), Spec(name="npu", ...)
+            given = [*arguments, *(keyword.value for keyword in keywords)]
+            return any(isinstance(argument, ast.Constant) and _is_npu(argument) for argument in given)
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return _NPU.match(name) is not None
     return False

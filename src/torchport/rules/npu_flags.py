@@ -17,8 +17,18 @@ _Definition = ast.FunctionDef | ast.AsyncFunctionDef
 def list_siblings_of_npu(module: Module) -> Iterator[Sequence[ast.AST]]:
     """The values, functions and classes of the file that have a sibling for the NPU in the same scope; attributes that
     are assigned beside one of the same object."""
+    # A function may have its sibling in another module: get_cuda_string() beside npu_specific.get_npu_string().
+    used = {node.attr for node in module.iter_nodes(ast.Attribute) if "_" in node.attr and names_device(node.attr)}
     for scope in module.names.scopes.values():
-        for name in find_paired(scope.bindings):
+        paired = find_paired(scope.bindings)
+        others = find_paired({*scope.bindings, *used}) - paired if used and scope.is_module else frozenset()
+        yield from (
+            [binding.node]
+            for name in others & scope.bindings.keys()
+            for binding in scope.bindings[name]
+            if isinstance(binding.node, _Definition)
+        )
+        for name in paired:
             for binding in scope.bindings[name]:
                 if binding.how is Binds.VALUE and binding.value is not None:
                     yield [binding.value]

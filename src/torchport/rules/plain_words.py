@@ -27,28 +27,11 @@ _SHOWS = frozenset({"builtins.print", "warnings.warn", "pytest.skip", "pytest.fa
 _PATHS = ("os.path.", "pathlib.", "glob.", "shutil.", "builtins.open", "os.listdir", "os.makedirs", "os.mkdir")
 _NAME_LISTS = frozenset({"__all__", "__slots__", "__match_args__"})
 _SETTERS = frozenset({"setattr", "delattr"})
+_BUILDERS = frozenset({"setuptools", "distutils", "skbuild"})
 # Modules by which a word may reach another program, or a file that one reads.
 _LEAVES = frozenset(
-    [
-        "os",
-        "sys",
-        "subprocess",
-        "multiprocessing",
-        "socket",
-        "json",
-        "pickle",
-        "configparser",
-        "csv",
-        "importlib",
-        "runpy",
-        "argparse",
-        "shelve",
-        "sqlite3",
-        "asyncio",
-        "concurrent",
-        "pathlib",
-        "builtins",
-    ]
+    {"argparse", "asyncio", "builtins", "concurrent", "configparser", "csv", "importlib", "json", "multiprocessing"}
+    | {"os", "pathlib", "pickle", "runpy", "shelve", "socket", "sqlite3", "subprocess", "sys"}
 )
 
 
@@ -60,8 +43,12 @@ class PlainWords:
 
     def explain_word(self, node: ast.expr) -> str:
         """What the word at `node` is, such as "the text of an error"; empty where it may be a device."""
-        alone = "the file uses no torch, and no other file uses it" if self._is_alone else ""
-        return self.explain_text(node) or self._collected(node) or self._compared(node) or alone
+        reason = self.explain_text(node) or self._collected(node) or self._compared(node)
+        if not reason and self._builds:
+            reason = "a variant of the build"
+        elif not reason and self._is_alone:
+            reason = "the file uses no torch, and no other file uses it"
+        return reason
 
     def explain_text(self, node: ast.expr) -> str:
         """What the text at `node` is for where it goes right to a person, a path or a name; empty elsewhere."""
@@ -81,6 +68,11 @@ class PlainWords:
                 return self._argument(above, inner)
             case _:
                 return ""
+
+    @functools.cached_property
+    def _builds(self) -> bool:
+        """Whether the file builds a package: `setup.py`."""
+        return any(binding.target.split(".")[0] in _BUILDERS for binding in self._module.names.iter_imports())
 
     @functools.cached_property
     def _is_alone(self) -> bool:

@@ -19,6 +19,11 @@ _CALLED = ("cuda", "to")
 FLAGS = re.compile(
     r"(?:self\.)?_?(?:args?|opts?|options?|flags?|config|conf|cfg|params|hparams|settings)", re.IGNORECASE
 )
+# Attributes that only a module of torch has, and classes that take one.
+_OF_MODULES = frozenset(
+    {"parameters", "named_parameters", "state_dict", "load_state_dict", "named_modules", "zero_grad"}
+)
+_WRAPPERS = (".DistributedDataParallel", ".DataParallel", ".FullyShardedDataParallel")
 # Python's own functions that give back what they are given, or a copy.
 _HANDED_ON = frozenset({"copy.copy", "copy.deepcopy"})
 
@@ -83,6 +88,33 @@ class Receivers:
                 others = self._module.project.find_classes_with(self._attribute)
                 return inside is not None and not isinstance(node, ast.Name) and own | others == {above.name}
         return False
+
+    def is_used_as_module(self, node: ast.expr) -> bool:
+        """Whether the rest of the file takes the receiver, or what it is assigned to, for a module of torch:
+        `net.parameters()`, `DistributedDataParallel(net)`."""
+        module, names = self._module, set[str]()
+        if isinstance(node, ast.Name | ast.Attribute):
+            names.add(ast.unparse(node))
+        above = module.get_parent(node)
+        while isinstance(above, ast.Attribute | ast.Call):  # net = Net().cuda().train()
+            above = module.get_parent(above)
+        if isinstance(above, ast.Assign):
+            names |= {ast.unparse(target) for target in above.targets}
+        return not names.isdisjoint(self._used_as_modules)
+
+    @functools.cached_property
+    def _used_as_modules(self) -> frozenset[str]:
+        """The names and attributes of the file that are used as a module of torch, as they are written."""
+        module = self._module
+        found = {
+            ast.unparse(node.value)
+            for node in module.iter_nodes(ast.Attribute)
+            if node.attr in _OF_MODULES and isinstance(node.value, ast.Name | ast.Attribute)
+        }
+        for call in module.iter_nodes(ast.Call):
+            if call.args and (module.resolve_name(call.func) or "").endswith(_WRAPPERS):
+                found.add(ast.unparse(call.args[0]))
+        return frozenset(found)
 
     def is_proven(self, node: ast.expr) -> bool:
         """Whether the receiver is seen to be torch's: not only because nothing else of the file has the attribute."""

@@ -124,6 +124,8 @@ class Roles:
         for name in module.iter_nodes(ast.Name):
             if self._tells(name.id):
                 yield name, Proof.NAMED
+                if name.id.endswith("s"):  # devices = ["cuda:0", "cuda:1"]
+                    yield ("elements", module.flow.find(name)), Proof.NAMED
         for dictionary in module.iter_nodes(ast.Dict):
             for key, value in zip(dictionary.keys, dictionary.values, strict=True):
                 if isinstance(key, ast.Constant) and isinstance(key.value, str) and self._tells(key.value):
@@ -206,7 +208,10 @@ class Roles:
         for word in words:
             name = str(word).lstrip("-").replace("-", "_")
             if self._tells(name):
-                yield self._module.flow.make_option_key(name), Proof.NAMED
+                option = self._module.flow.make_option_key(name)
+                yield option, Proof.NAMED
+                if name.endswith("s"):
+                    yield ("elements", self._module.flow.find(option)), Proof.NAMED
 
 
 @functools.cache

@@ -173,15 +173,13 @@ def _library_import(module: Module) -> ast.stmt | None:
 def _is_needed(module: Module) -> bool:
     """Whether nothing else imports torch_npu before: the file names it, or is started itself, as far as is known.
 
-    A file that only defines things is loaded by one that was started, and that one has torch_npu.
+    A file that only defines things and that others import is loaded by one that was started: that one has torch_npu.
     """
     if _names_torch_npu(module) or _is_entry(module) or not module.project.whole:
         return True
     if module.text.path not in module.project.targets and _is_run(module):
         return True
-    return not module.project.is_imported(module.text.path) and (
-        is_test(module.text.path) or _asks_while_imported(module)
-    )
+    return not module.project.is_imported(module.text.path)
 
 
 def _brings_npu(module: Module, style: Style) -> bool:

@@ -90,6 +90,8 @@ def find_provided_modules(paths: Iterable[str], folder: str = "") -> frozenset[s
     python = [PurePosixPath(path) for path in paths]
     packages = {path.parent for path in python if path.name == "__init__.py"}
     tops = {package.name or folder for package in packages if package.parent not in packages - {package}}
+    # A folder without __init__.py is a package as well, if the packages in it are imported through it.
+    tops |= {package.parts[0] for package in packages if len(package.parts) > 1}
     return frozenset(tops | {path.stem for path in python if len(path.parts) == 1} - {"", "__init__"})
 
 

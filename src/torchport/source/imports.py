@@ -25,6 +25,8 @@ class Imports:
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
         self._of[name] = list(dict.fromkeys(_modules(data)))
+        if b"import torch_npu" in data:
+            return  # it brings torch_npu itself
         if (b"cuda" in data or b"nccl" in data) and _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
             self._using.add(name)
 

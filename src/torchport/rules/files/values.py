@@ -24,6 +24,8 @@ _PAIR = re.compile(
     r"""(?<![\w-])--(?P<key>[A-Za-z_][\w.-]*+)(?P<quote>["']?)\s*,\s*(?P<open>["']?)"""
     r"""(?P<value>cuda(?::\d+)?|nccl)(?P=open)(?=\s*(?:$|[,\])]))"""
 )
+# --devices cuda:0 cuda:1: the further values of an option.
+_MORE = re.compile(r"""[ \t]+(?P<value>cuda:\d+)(?=$|[\s\\])""")
 _OPTION_ALONE = re.compile(r"""\s*(?:-\s+)?["']?--(?P<key>[A-Za-z_][\w.-]*)["']?\s*,?\s*""")
 _VALUE_ALONE = re.compile(r"""\s*(?:-\s+)?(?P<open>["']?)(?P<value>cuda(?::\d+)?|nccl)(?P=open)\s*,?\s*""")
 # A variable of a pod: - name: DEVICE, and value: cuda below it.
@@ -90,6 +92,10 @@ def _with_keys(kind: Kind, above: str, text: str) -> Iterator[tuple[str, re.Matc
     for found in _VALUE.finditer(text):
         if found["dash"] or kind is not Kind.SHELL or "=" in found[0]:
             yield found["key"], found
+        more = _MORE.match(text, found.end()) if found["dash"] and kind in _OF_SHELL else None
+        while more is not None:
+            yield found["key"], more
+            more = _MORE.match(text, more.end())
     for pattern in (_PAIR, *([_DEFAULT] if kind in _OF_SHELL else [])):
         yield from ((found["key"], found) for found in pattern.finditer(text))
     for over, under in ((_OPTION_ALONE, _VALUE_ALONE), (_NAME_ABOVE, _VALUE_BELOW)):
@@ -119,6 +125,11 @@ RULE = FileRule(
     words=(b"cuda", b"nccl"),
     check=check_file,
     rewrites=(
+        (
+            "run.sh",
+            "python t.py --devices cuda:0 cuda:1 \\\n  --lr 1\n",
+            "python t.py --devices npu:0 npu:1 \\\n  --lr 1\n",
+        ),
         (
             "c.yaml",
             "train:\n  device: cuda:0  # where\n  backend: nccl\n",
