@@ -42,9 +42,11 @@ def weigh_findings(converted: Sequence[Converted]) -> tuple[list[Converted], lis
     if not errors:
         return list(converted), []
     weighing = _Weighing(converted, python)
+    groups = _groups(errors, weighing)
+    weighing.look_for_ways(groups, _words(converted, python))
     changed: dict[int, Finding] = {}
     obstacles = []
-    for key, group in _groups(errors, weighing).items():
+    for key, group in groups.items():
         obstacle, findings = weighing.weigh(key, group)
         if any(one.severity is Severity.ERROR for one in group):  # a build of unknown sources blocks nothing by itself
             obstacles.append(obstacle)
@@ -90,9 +92,19 @@ class _Weighing:
     def __init__(self, converted: Sequence[Converted], python: Mapping[str, bytes]) -> None:
         self._python = python
         native = {one.name: _content(one) for one in converted if kind_of(one.name) is Kind.CUDA_SOURCE}
-        self._reach = Reach(python, _words(converted, python)) if python else None
-        self._plugins = find_plugins(python, self._reach.trees) if self._reach is not None else []
+        self._reach: Reach | None = None
+        self._plugins = find_plugins(python)
         self._owners = find_owners(self._plugins, native)
+
+    def look_for_ways(self, groups: Mapping[tuple[str, str], list[Finding]], named: set[str]) -> None:
+        """Find what leads to the files with these findings, and to those that name what they are about."""
+        if not self._python:
+            return
+        names = {name for kind, name in groups if kind in ("plugin", "package") and name.isidentifier()}
+        words = re.compile(rb"\b(?:%b)\b" % b"|".join(re.escape(name.encode()) for name in sorted(names)))
+        asked = {_path(one) for group in groups.values() for one in group} | {one.path for one in self._plugins}
+        asked |= {path for path, data in self._python.items() if names and words.search(data)}
+        self._reach = Reach(self._python, named, asked)
 
     def find_key(self, finding: Finding) -> tuple[str, str]:
         """The kind and the name of what a finding is about."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +11,7 @@ from pathlib import PurePosixPath
 
 _CUDA = (".cu", ".cuh")
 _INCLUDE = re.compile(rb'#\s*include\s*[<"]([^>"]+)[>"]')
+_SPELLS = re.compile(rb"\.cuh?\b|cuda_sources|CUDAExtension")
 _SETUP = re.compile(rb"\bsetup\s*\(|ext_modules")
 
 
@@ -25,13 +27,13 @@ class Plugin:
     installed: bool
 
 
-def find_plugins(files: Mapping[str, bytes], trees: Mapping[str, ast.Module]) -> list[Plugin]:
-    """The extensions that the Python files build from CUDA sources whose names they spell; `trees` are the files
-    parsed."""
+def find_plugins(files: Mapping[str, bytes]) -> list[Plugin]:
+    """The extensions that the Python files build from CUDA sources whose names they spell."""
     found = []
     for path, data in files.items():
-        if any(word in data for word in (b".cu", b"cuda_sources", b"CUDAExtension")):
-            found += list(_built(path, trees[path], installed=_SETUP.search(data) is not None))
+        if _SPELLS.search(data):
+            with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                found += list(_built(path, ast.parse(data), installed=_SETUP.search(data) is not None))
     return list({(one.path, one.name): one for one in found}.values())
 
 

@@ -24,7 +24,7 @@ class Imports:
 
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
-        self._of[name] = list(dict.fromkeys(_modules(data)))
+        self._of[name] = list(dict.fromkeys(find_imported_names(data)))
         if b"import torch_npu" in data:
             return  # it brings torch_npu itself
         if (b"cuda" in data or b"nccl" in data) and _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
@@ -83,7 +83,7 @@ class Imports:
         return frozenset(part for name in self._of for part in _module(name).split("/") if part)
 
 
-def _modules(data: bytes) -> Iterator[str]:
+def find_imported_names(data: bytes) -> Iterator[str]:
     """The dotted names that import statements may mean, relative ones with their dots."""
     for match in IMPORT.finditer(data):
         if match[1]:

@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
+from torchport.source.imports import find_imported_names
+
 Node = tuple[str, str]
 # Conditions that ask for CUDA, and those that ask for a part that may be missing or switched off.
 _DEVICE = re.compile(r"cuda|gpu|device", re.IGNORECASE)
@@ -68,10 +70,11 @@ def is_apart(path: str) -> bool:
 
 
 class Reach:
-    """The references of a project's Python files, given as names in findings and their bytes; `named` are words of
-    configurations that may name its classes."""
+    """The references of a project's Python files, given as names in findings and their bytes, as far as they lead to the
+    files `asked`; `named` are words of configurations that may name its classes."""
 
-    def __init__(self, files: Mapping[str, bytes], named: Iterable[str] = ()) -> None:
+    def __init__(self, files: Mapping[str, bytes], named: Iterable[str], asked: Iterable[str]) -> None:
+        self._paths = files.keys()
         self._files: dict[str, _File] = {}
         self._uses: dict[str, list[Use]] = {}
         self._loads: dict[tuple[str, str], list[Use]] = {}
@@ -82,9 +85,9 @@ class Reach:
         self._definitions: dict[tuple[str, str], Node | None] = {}
         self._unread: set[str] = set()
         self._deep: set[str] = set()  # nested too deeply to be followed to the end
-        for path, data in files.items():
+        for path in self._find_importers(files, asked):
             try:
-                self._files[path] = _File(ast.parse(data))
+                self._files[path] = _File(ast.parse(files[path]))
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self._files[path] = _File(ast.Module([], []))
                 self._unread.add(path)
@@ -99,11 +102,6 @@ class Reach:
         self.roots = self._find_roots(files, set(named))
         self._needed = self._follow(guarded=False)
         self._seen = self._follow(guarded=True)
-
-    @property
-    def trees(self) -> dict[str, ast.Module]:
-        """The files parsed; an empty module for each that cannot be."""
-        return {path: file.tree for path, file in self._files.items()}
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -164,6 +162,30 @@ class Reach:
 
     # -- building ------------------------------------------------------------------------------------------------
 
+    def _find_importers(self, files: Mapping[str, bytes], asked: Iterable[str]) -> list[str]:
+        """The files asked and all that import them, directly or through others, in the order of the project: no way to
+        one of `asked` leads through another file. Found in the text, which tells too many rather than too few."""
+        importers: dict[str, set[str]] = {}
+        for path, data in files.items():
+            for module in find_imported_names(data):
+                found = self._module_of(path, module)
+                level = len(module) - len(module.lstrip("."))
+                while found is None and "." in module[level:]:  # a name of a module, or what importing it runs
+                    module = module.rpartition(".")[0]
+                    found = self._module_of(path, module)
+                if found is not None and found != path:
+                    importers.setdefault(found, set()).add(path)
+        wanted = {path for path in asked if path in files}
+        waiting = list(wanted)
+        while waiting:
+            one = waiting.pop()
+            folder = one.rpartition("/")[0]
+            inits = [f"{folder}/__init__.py".lstrip("/")] if folder else []
+            more = {*importers.get(one, ()), *(init for init in inits if init in files)} - wanted
+            wanted |= more
+            waiting += more
+        return [path for path in files if path in wanted]
+
     def _follow(self, *, guarded: bool) -> dict[Node, list[Reference]]:
         """All that the roots lead to, each with the references that lead there."""
         found: dict[Node, list[Reference]] = {root: [] for root in self.roots}
@@ -182,15 +204,17 @@ class Reach:
         imported = {
             one.target[0] for all_ in self._references.values() for one in all_ if one.source[0] != one.target[0]
         }
-        ours = [path for path in self._files if not is_apart(path) and not _INSTALL.search(path)] or [
-            path for path in self._files if not _INSTALL.search(path)
+        ours = [path for path in self._paths if not is_apart(path) and not _INSTALL.search(path)] or [
+            path for path in self._paths if not _INSTALL.search(path)
         ]
         roots: list[Node] = []
-        if "setup.py" in self._files:  # installing is a start, too
+        if "setup.py" in self._paths:  # installing is a start, too
             ours.append("setup.py")
-        for path in ours or list(self._files):
-            file = self._files[path]
-            if path in self._unread and "/" in path and len(self._unread) < len(self._files):
+        for path in ours or list(self._paths):
+            file = self._files.get(path)
+            if file is None:
+                continue
+            if path in self._unread and "/" in path and len(self._unread) < len(self._paths):
                 continue  # a file that nobody can run is in the way of those alone that import it
             if _MAIN.search(files[path].decode("utf-8", "replace")):
                 roots.append((path, ""))
@@ -201,7 +225,7 @@ class Reach:
         for word in sorted(named):
             module, _, name = word.rpartition(".")
             target = self.find_module(module, "", 0) if module else None
-            if target is not None and name in self._files[target].defined:
+            if target in self._files and name in self._files[target].defined:
                 roots += [(target, ""), (target, name)]
         return list(dict.fromkeys(roots))
 
@@ -214,15 +238,13 @@ class Reach:
 
     def _look_for_module(self, module: str, path: str, level: int) -> str | None:
         parts = module.split(".") if module else []
-        starts = [str(folder) for folder in PurePosixPath(path).parents] if not level else []
-        if level:
-            parents = list(PurePosixPath(path).parents)
-            starts = [str(parents[level - 1])] if level <= len(parents) else []
-        for start in [*starts, *([] if level else self._folders)]:
-            base = PurePosixPath(start, *parts)
-            for name in (f"{base}.py", str(base / "__init__.py")):
-                name = name.removeprefix("./")
-                if name in self._files and (parts or name.endswith("__init__.py")):
+        folders = path.split("/")[:-1]
+        parents = ["/".join(folders[:end]) for end in range(len(folders), -1, -1)]
+        starts = parents[level - 1 : level] if level else [*parents, *self._folders]
+        for start in starts:
+            base = "/".join([start, *parts] if start else parts)
+            for name in (f"{base}.py", f"{base}/__init__.py" if base else "__init__.py"):
+                if name in self._paths and (parts or name.endswith("__init__.py")):
                     return name
         return None
 
@@ -267,7 +289,7 @@ def _top_folders(paths: Iterable[str]) -> list[str]:
     """Folders that modules may be found in: the project's own and those that hold packages (src/)."""
     packages = {str(PurePosixPath(path).parent) for path in paths if path.endswith("__init__.py")}
     tops = {str(PurePosixPath(package).parent) for package in packages} - packages
-    return [".", *sorted(tops - {"."})]
+    return ["", *sorted(tops - {"."})]
 
 
 def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
