@@ -237,15 +237,16 @@ def _project(files: Sequence[tuple[Path, str]], extras: Extras) -> Definitions:
             outside=Outside(root, {}), assume_modules=extras.assume_modules, ignores_npu=extras.ignore_npu_path
         )
     found, imports = _definitions(files, root.name)
+    paired = find_paired_files(name for _, name in files if kind_of(name) is Kind.PYTHON)
     return dataclasses.replace(
         found,
-        leading=imports.find_cuda_importers(),
+        leading=imports.find_cuda_importers(paired),
         targets=imports.list_imported_files(),
         modules=imports.collect_name_parts(),
         importers=imports.find_importers(),
         defined=find_defined_names(_with_names(files)),
         outside=Outside(root, imports.map_top_folders()),
-        paired_files=find_paired_files(name for _, name in files if kind_of(name) is Kind.PYTHON),
+        paired_files=paired,
         assume_modules=extras.assume_modules,
         ignores_npu=extras.ignore_npu_path,
     )

@@ -16,6 +16,8 @@ _FUNCTIONS = frozenset(f"re.{name}" for name in ("match", "search", "fullmatch",
 _REPLACING = frozenset({"re.sub", "re.subn"})
 _COMPILE = "re.compile"
 _WORD = re.compile(r"(?<![A-Za-z_])cuda(?![A-Za-z_])")
+# Beside other devices: (?:cuda(?::\d+)?|cpu|mps)
+_AMONG_OTHERS = re.compile(r"cuda[^\s|]*\|(?:cpu|mps|xpu|npu)\b|\b(?:cpu|mps|xpu|npu)\|cuda")
 _DEVICE = re.compile(r"(?:^|[._\s])device\w*(?:$|\W)")
 
 
@@ -30,11 +32,12 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         return
     roles, matched = Roles(module, load_role("device")), _matched(module)
     for call in calls:
-        name, pattern = module.resolve_name(call.func), call.args[0] if call.args else None
+        name, pattern = module.resolve_name(call.func), _find_text(module, call.args[0]) if call.args else None
         if not isinstance(pattern, ast.Constant) or not isinstance(pattern.value, str) or len(pattern.value) > 500:
             continue
         found = _WORD.search(pattern.value)
-        if found is None or " " in pattern.value:  # errors' texts are TP140's
+        several = _AMONG_OTHERS.search(pattern.value) is not None
+        if found is None or (" " in pattern.value and not several):  # errors' texts are TP140's
             continue
         subject = (
             call.args[2 if name in _REPLACING else 1 :][:1]
@@ -54,6 +57,15 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             safety=None if ours and style is Style.NPU else Safety.REPORT,
             severity=None if ours and style is Style.NPU else Severity.WARNING,
         )
+
+
+def _find_text(module: Module, node: ast.expr) -> ast.expr:
+    """The text that a name is given once, else the expression itself."""
+    if isinstance(node, ast.Name):
+        values = [binding.value for binding in module.names.find_bindings(node)]
+        if len(values) == 1 and isinstance(values[0], ast.Constant):
+            return values[0]
+    return node
 
 
 def is_pattern(module: Module, node: ast.expr) -> bool:
@@ -122,7 +134,11 @@ RULE = Rule(
         ),
         ("import re\nn = re.sub('^cuda:', '', str(x.device))\n", "import re\nn = re.sub('^npu:', '', str(x.device))\n"),
     ),
-    reports=("import re\nP = re.compile(r'cuda:(\\d+)')\n", "import re\nm = re.search(r'cuda-(\\d+)', text)\n"),
+    reports=(
+        "import re\nP = '^(?:cuda(?::\\\\d+)?|cpu|mps) (?:fp16|fp32)$'\nm = re.match(P, strategy)\n",
+        "import re\nP = re.compile(r'cuda:(\\d+)')\n",
+        "import re\nm = re.search(r'cuda-(\\d+)', text)\n",
+    ),
     ignores=(
         "import re\nm = re.match(r'cuda_(\\w+)', str(x.device))\n",
         "import re\nm = re.match(r'npu:(\\d+)', str(x.device))  # cuda\n",

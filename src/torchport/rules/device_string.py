@@ -21,6 +21,8 @@ from torchport.source.module import Module
 _WHOLE = re.compile(r"cuda(?::\d+)?")
 # "cuda:" + str(i), "cuda:%d" % i, "cuda:{}".format(i)
 _TEMPLATE = re.compile(r"cuda:(?:%[dsi]|\{[^{}]*\})?")
+# A device in a language of its own: RWKV's strategies, "cuda fp16i8 *10 -> cpu fp32".
+_STRATEGY = re.compile(r"cuda(?::\d+)?[ ]+(?:fp|bf|int)\d")
 _LOOKING = frozenset({"startswith", "removeprefix", "replace", "split", "strip", "lstrip", "find", "partition"})
 
 Literal = ast.Constant | ast.JoinedStr | ast.BinOp
@@ -52,10 +54,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
                 severity=Severity.WARNING,
             )
             continue
-        proof = roles.find_proof(node)
+        proof = roles.find_proof(node) if not _STRATEGY.match(text) else Proof.NONE
         if proof is Proof.NONE and not _is_choice(module, node):
             if not _is_of_another_rule(module, node):
-                yield _no_device(module, node, text, plain.explain_word(node))
+                reason = "" if _STRATEGY.match(text) else plain.explain_word(node)
+                yield _no_device(module, node, text, reason)
             continue
         named = proof is Proof.NAMED
         yield RULE.make_finding(
@@ -137,7 +140,11 @@ def _literals(module: Module) -> Iterator[tuple[Literal, str]]:
             continue
         if isinstance(module.get_parent(constant), ast.Expr | ast.JoinedStr):
             continue
-        if _WHOLE.fullmatch(text) or (_TEMPLATE.fullmatch(text) and _is_part(module, constant)):
+        if (
+            _STRATEGY.match(text)
+            or _WHOLE.fullmatch(text)
+            or (_TEMPLATE.fullmatch(text) and _is_part(module, constant))
+        ):
             yield constant, text
     for sum_ in module.iter_nodes(ast.BinOp):
         match sum_:
@@ -352,6 +359,7 @@ RULE = Rule(
         ),
     ),
     reports=(
+        "from rwkv.model import RWKV\nmodel = RWKV('x', strategy='cuda fp16i8 *10 -> cpu fp32')\n",
         "import torch, triton\nname = triton.runtime.driver.active.get_current_target().backend\n"
         "is_nvidia = name == 'cuda'\ndevice = torch.device(name if name != 'hip' else 'cuda')\n",
         "name = 'cuda'\ngetattr(model, name)\n",

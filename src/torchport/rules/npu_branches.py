@@ -46,7 +46,33 @@ def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
     elif module.project.paired:
         found += npu_flags.list_siblings_of_npu(module)
     found += _asked_by_importers(module)
-    return [find_span(module, nodes) for nodes in found if nodes]
+    ranges = [find_span(module, nodes) for nodes in found if nodes]
+    return [*ranges, *_serving(module, ranges)] if ranges else []
+
+
+def _serving(module: Module, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The functions at the top of the file that only what stays uses, as a decorator of it or in it."""
+    texts = (
+        [module.project.outside.read_bytes(name) for name in module.project.importers.get(module.text.path, ())]
+        if (module.project.outside is not None)
+        else []
+    )
+    kept = [one for one in module.tree.body if is_in_ranges(ranges, module.text.span(one)[0])]
+    marks = {
+        id(name)
+        for one in kept
+        if isinstance(one, ast.FunctionDef | ast.ClassDef)
+        for mark in one.decorator_list
+        for name in ast.walk(mark)
+    }
+    for function in module.tree.body:
+        if not isinstance(function, ast.FunctionDef) or function in kept or not _is_cuda_only(module, [function]):
+            continue
+        uses = [one for one in module.iter_nodes(ast.Name) if one.id == function.name and isinstance(one.ctx, ast.Load)]
+        if not uses or any(function.name.encode() in text for text in texts):
+            continue
+        if all(id(one) in marks or is_in_ranges(ranges, module.text.span(one)[0]) for one in uses):
+            yield find_span(module, [function])
 
 
 def _names_npu(module: Module) -> bool:
@@ -240,11 +266,22 @@ def _beside(module: Module) -> Iterator[_Nodes]:
             yield from ([value] for value in values if _is_cuda_only(module, [value]))
     for guarded in module.iter_nodes(ast.Try):  # try: import torch_npu; except ImportError: for another device
         imports = [one for one in guarded.body if isinstance(one, ast.Import | ast.ImportFrom)]
-        if any(_says_npu(module, one) for one in imports):
+        if any(_says_npu(module, one) for one in imports) or _asks_torch(module, guarded.body):
             yield from (handler.body for handler in guarded.handlers)
     for text in module.iter_nodes(ast.Constant):  # "cpu:gloo,cuda:nccl,npu:hccl"
         if isinstance(text.value, str) and "," in text.value and _says_npu(module, text):
             yield [text]
+
+
+def _asks_torch(module: Module, body: _Nodes) -> bool:
+    """Whether this is `return getattr(torch, device_name)`, of a file that knows the NPU's name."""
+    calls = (node for one in body for node in ast.walk(one) if isinstance(node, ast.Call) and len(node.args) == 2)
+    return any(
+        module.resolve_name(call.func) == "builtins.getattr"
+        and module.resolve_name(call.args[0]) == "torch"
+        and not isinstance(call.args[1], ast.Constant)
+        for call in calls
+    )
 
 
 def _opened_by_siblings(module: Module) -> Iterator[_Nodes]:

@@ -15,7 +15,10 @@ from torchport.source.links import find_links
 from torchport.source.module import Module
 
 # Libraries whose `device=` is not torch's.
-_OTHER_DEVICES = frozenset({"cupy", "numba", "tensorflow", "jax", "onnxruntime", "paddle", "mxnet", "warp", "pycuda"})
+_OTHER_DEVICES = frozenset(
+    {"cupy", "numba", "tensorflow", "jax", "onnxruntime", "paddle", "mxnet", "warp", "pycuda", "ctranslate2"}
+    | {"faster_whisper"}
+)
 
 
 DEVICES = frozenset({"cpu", "mps", "xpu", "hpu", "mlu", "musa", "mtia"})
@@ -171,6 +174,11 @@ class Roles:
         positions = role.positions.get(called)
         ours = positions is not None or _makes_torch(called.partition(".")[0])
         proof = Proof.PROVEN
+        given = call.args
+        if called == "functools.partial" and given:  # partial(torch.autocast, "cuda")
+            called = module.resolve_name(given[0]) or ""
+            positions, given = role.positions.get(called), given[1:]
+            ours = positions is not None or _makes_torch(called.partition(".")[0])
         if positions is None and not called and isinstance(call.func, ast.Attribute):
             positions = role.methods.get(call.func.attr)
             if positions is not None and module.classes.function_called(call) is None:
@@ -182,8 +190,8 @@ class Roles:
         if called == "torch.device" or (role.name == "backend" and called == "torch.distributed.get_backend"):
             yield call, Proof.PROVEN
         for position in positions or ():
-            if ours and isinstance(position, int) and position < len(call.args):
-                yield call.args[position], proof
+            if ours and isinstance(position, int) and position < len(given):
+                yield given[position], proof
         for keyword in call.keywords:
             if positions and keyword.arg in positions:
                 yield keyword.value, Proof.PROVEN

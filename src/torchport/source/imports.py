@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 
 from torchport.source.definitions import IMPORT
 
@@ -12,6 +12,7 @@ from torchport.source.definitions import IMPORT
 _USES = re.compile(
     rb"""\btorch\.cuda\b|from[ \t]+torch[ \t]+import[^\r\n]*\bcuda\b|\.(?:is_)?cuda\b|['"](?:cuda\b|nccl['"])"""
 )
+_KNOWS_NPU = re.compile(rb"(?<![A-Za-z])npu|torch_npu", re.IGNORECASE)
 _COMMENT = re.compile(rb"#[^\r\n]*")
 
 
@@ -25,8 +26,8 @@ class Imports:
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
         self._of[name] = list(dict.fromkeys(find_imported_names(data)))
-        if b"import torch_npu" in data:
-            return  # it brings torch_npu itself
+        if _KNOWS_NPU.search(data):
+            return  # it has a path of its own for the NPU, or brings torch_npu itself
         if (b"cuda" in data or b"nccl" in data) and _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
             self._using.add(name)
 
@@ -54,11 +55,12 @@ class Imports:
             for name, modules in self._of.items()
         }
 
-    def find_cuda_importers(self) -> frozenset[str]:
-        """The files that import, directly or through others, one that uses CUDA."""
+    def find_cuda_importers(self, paired: Set[str] = frozenset()) -> frozenset[str]:
+        """The files that import, directly or through others, one that uses CUDA; `paired` are files that have one for
+        the NPU beside them."""
         importers = self.find_importers()
         found: set[str] = set()
-        waiting = [*self._using]
+        waiting = [*self._using - paired]
         while waiting:
             for importer in importers.get(waiting.pop(), set()) - found:
                 found.add(importer)

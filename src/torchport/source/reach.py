@@ -70,8 +70,8 @@ def is_apart(path: str) -> bool:
 
 
 class Reach:
-    """The references of a project's Python files, given as names in findings and their bytes, as far as they lead to the
-    files `asked`; `named` are words of configurations that may name its classes."""
+    """The references of a project's Python files, given as names in findings and their bytes, as far as they lead to
+    the files `asked`; `named` are words of configurations that may name its classes."""
 
     def __init__(self, files: Mapping[str, bytes], named: Iterable[str], asked: Iterable[str]) -> None:
         self._paths = files.keys()

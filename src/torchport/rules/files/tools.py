@@ -27,7 +27,9 @@ PROGRAMS: tuple[tuple[re.Pattern[str], str, str], ...] = (
 _TOOLS: tuple[tuple[re.Pattern[str], str, str, Severity], ...] = (
     *((pattern, message, hint, Severity.WARNING) for pattern, message, hint in PROGRAMS),
     (
-        re.compile(r"\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE),
+        re.compile(
+            r"\b(?:FROM|ARG)\s+\S*(?:nvidia/|nvcr\.io|cuda\S*:)\S*|\bFROM\s+\S*(?:nvidia|cuda)\S*", re.IGNORECASE
+        ),
         "this image holds CUDA",
         "Start from an image with CANN, such as quay.io/ascend/cann, and mount the driver.",
         Severity.WARNING,

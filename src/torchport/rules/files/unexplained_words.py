@@ -20,6 +20,7 @@ _DEFINES = re.compile(
     r"""|--(?P<option>[\w-]+)""",
     re.MULTILINE,
 )
+_OF_OTHERS = re.compile(r"\bsetup\.py\s+(?:install|build|develop|bdist)")  # its options are the package's
 _ARGUMENT = re.compile(r"^[ \t]*(?:ARG|local|declare|read)[ \t]+(\w+)", re.MULTILINE)
 # Variables that the libraries of CUDA read: that a file sets them does not make them its own.
 _VENDORS = re.compile(r"(?:TORCH_|PYTORCH_)?(?:CUDA|CUDNN|CUBLAS|NCCL|NVIDIA|NVTE|NVSHMEM)_[A-Z0-9_]+")
@@ -58,6 +59,8 @@ def find_own_names(file: TextFile) -> dict[str, int]:
         if not says_cuda(line) or is_comment(line, file.kind):
             continue
         for found in (*_DEFINES.finditer(line), *_ARGUMENT.finditer(line)):
+            if found.groupdict().get("option") and _OF_OTHERS.search(line):
+                continue
             name = next(group for group in found.groups() if group is not None)
             if says_cuda(name) and not DEVICE_WORD.fullmatch(name) and not _VENDORS.fullmatch(name):
                 names.setdefault(_plain(name), number)
@@ -100,6 +103,7 @@ RULE = FileRule(
         ("ci.yml", "env:\n  RUN_TESTS: 1\n  MARK: only_cuda\n"),
         ("run.sh", "export NCCL_SOME_SWITCH=1\n"),
         ("c.yaml", "runs-on: [self-hosted, nvidia]\n"),
+        ("Dockerfile", "RUN cd Engine; python setup.py install --force_cuda\n"),
     ),
     ignores=(
         ("ci.yml", "inputs:\n  cuda-version:\n    type: string\nrun: echo ${{ inputs.cuda-version }}\n"),
