@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from torchport.convert import Extras, preview_tree
+from torchport.convert import Extras, convert_tree, preview_tree
 from torchport.errors import TorchportError
+from torchport.report.tables import render_csv_tables
+from torchport.rules import custom
 from torchport.rules.custom import CustomRules
 
 RULES = {
@@ -90,3 +93,27 @@ def test_a_rule_that_does_not_fit_is_a_finding(tmp_path: Path) -> None:
 def test_what_is_no_rule_is_refused(tmp_path: Path, rules: object) -> None:
     with pytest.raises(TorchportError):
         read(tmp_path, rules)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "convert.md").read_text(encoding="utf-8")
+
+
+def test_the_page_s_example_is_what_comes_out(tmp_path: Path) -> None:
+    (rules,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    before, after = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    script = tmp_path / "a.py"
+    script.write_text(before)
+    (tmp_path / "rules.json").write_text(rules)
+    extras = Extras(custom=CustomRules.from_file(tmp_path / "rules.json"))
+    assert convert_tree(script, tmp_path / "out", extras=extras).findings
+    assert (tmp_path / "out" / "a.py").read_text() == after
+
+
+def test_the_page_names_every_field_and_every_table(tmp_path: Path) -> None:
+    for kind, fields in custom.KEYS.items():
+        table = PAGE.split(f"| `{kind}` |", 1)[1].split("\n| `", 1)[0]
+        assert re.findall(r"\| `(\w+)` \|", f"|{table}") == [*fields], kind
+    (tmp_path / "a.py").write_text("x = 1\n")
+    for name, text in render_csv_tables(preview_tree(tmp_path)).items():
+        assert f"| `{name}` |" in PAGE
+        assert f"| {', '.join(text.splitlines()[0].split(','))} |" in PAGE

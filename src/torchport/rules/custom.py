@@ -22,7 +22,7 @@ from torchport.rules import Rule
 from torchport.rules.torch_cuda_import import module_edit
 from torchport.source.module import Module
 
-_KEYS: dict[str, dict[str, type]] = {
+KEYS: dict[str, dict[str, type]] = {
     "ArgsModifyRule": {"func_name": str, "arg_idx": int, "arg_new": str},
     "FuncNameModifyRule": {"old_name": str, "new_name": str},
     "ModuleNameModifyRule": {"old_name": str, "new_name": str, "parent_module": str},
@@ -47,9 +47,9 @@ class CustomRules:
         except ValueError as error:
             raise TorchportError(f"the rules {path} are not JSON: {error}") from error
         rows = value.get("rules") if isinstance(value, dict) else None
-        if not isinstance(rows, dict) or not set(rows) <= set(_KEYS):
+        if not isinstance(rows, dict) or not set(rows) <= set(KEYS):
             raise TorchportError(
-                f'{path} has no rules: {{"rules": {{...}}}} with the keys {", ".join(_KEYS)} is expected'
+                f'{path} has no rules: {{"rules": {{...}}}} with the keys {", ".join(KEYS)} is expected'
             )
         for kind, some in rows.items():
             for number, row in enumerate(some if isinstance(some, list) else [some], 1):
@@ -105,7 +105,7 @@ class CustomRules:
 
 
 def _require(path: Path, kind: str, number: int, row: Any) -> None:
-    keys = _KEYS[kind]
+    keys = KEYS[kind]
     optional = {"parent_module"}
     good = isinstance(row, dict) and set(row) <= set(keys) and set(keys) - optional <= set(row)
     if not good or not all(type(row[key]) is keys[key] for key in row):
