@@ -30,16 +30,16 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
 
 
 def _requirements(module: Module, value: ast.expr, style: Style, *, chosen: bool) -> Iterator[Finding]:
-    for text in _texts(module, value):
+    for literal, text in _texts(module, value):
         try:
-            listed = TextFile("requirements.txt", f"{text.value}\n".encode(), Kind.PACKAGES)
+            listed = TextFile("requirements.txt", f"{text}\n".encode(), Kind.PACKAGES)
             found = list(packages.check_file(listed, style))
         except SourceError:
             continue
         for one in found:
             said = RULE.make_finding(
                 module,
-                text,
+                literal,
                 one.message,
                 hint=one.hint,
                 severity=Severity.INFO if chosen else one.severity,
@@ -48,13 +48,14 @@ def _requirements(module: Module, value: ast.expr, style: Style, *, chosen: bool
             yield dataclasses.replace(said, links=one.links)
 
 
-def _texts(module: Module, value: ast.expr) -> list[ast.Constant]:
+def _texts(module: Module, value: ast.expr) -> list[tuple[ast.Constant, str]]:
     """The texts of lists and dicts, also of those that names hold."""
     parts = [value]
     if isinstance(value, ast.Name):
         parts = [one.value for one in module.names.find_bindings(value) if one.value is not None]
     inside = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.expr)]
-    return [one for one in find_argument_literals(module, inside) if isinstance(one, ast.Constant)]
+    literals = (one for one in find_argument_literals(module, inside) if isinstance(one, ast.Constant))
+    return [(one, one.value) for one in literals if isinstance(one.value, str)]
 
 
 RULE = Rule(
