@@ -237,3 +237,11 @@ def test_code_in_strings_stays_in_the_portable_style() -> None:
     conversion = convert_source(text, "x.py", Style.AGNOSTIC)
     assert conversion.output == text
     assert [one.code for one in conversion.findings if one.severity is Severity.WARNING] == ["TP180"]
+
+
+def test_the_limits_of_a_card_are_a_note() -> None:
+    """A branch for a card that cannot do something is rightly left out; one for a card that can do more is missed."""
+    text = "import torch\nif '{}' in torch.cuda.get_device_name():\n    half = False\n"
+    for card, expected in (("GeForce GTX 1660", Severity.INFO), ("P40", Severity.INFO), ("A100", Severity.WARNING)):
+        found = convert_source(text.format(card).encode(), "x.py").findings
+        assert [one.severity for one in found if one.code == "TP183"] == [expected], card

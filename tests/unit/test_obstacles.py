@@ -174,7 +174,13 @@ def test_a_class_that_a_configuration_names_is_reached(tmp_path: Path) -> None:
     files = built("from p import plug\nclass Op:\n    pass\n", "import p\ndef main(): pass\n")
     files["p/other.py"] = "def later():\n    import p.ops\n"
     (tmp_path / "a").mkdir()
-    assert only(weigh(tmp_path / "a", files)).state == "blocks"  # a function of a library that users import
+    assert only(weigh(tmp_path / "a", files)).state == "unreached"  # no script leads to this part of a package
+    library = {name: text for name, text in files.items() if name != "train.py"}
+    (tmp_path / "d").mkdir()
+    assert only(weigh(tmp_path / "d", library)).state == "blocks"  # a function of a library that users import
+    files["p/__init__.py"] = "import importlib\nimportlib.import_module('p.other')\n"
+    (tmp_path / "e").mkdir()
+    assert only(weigh(tmp_path / "e", files)).state == "blocks"  # the package loads its parts by their names
     files["p/__init__.py"] = "from p import other\n"
     (tmp_path / "b").mkdir()
     assert only(weigh(tmp_path / "b", files)).state == "unreached"
@@ -238,3 +244,32 @@ def test_an_extension_that_is_chosen_and_collects_its_files(otherwise: str, use:
     assert only(result).state == ("optional" if "if" in use else "blocks")
     assert only(result).work == "2 kernels, 6 lines: 2 small"
     assert ("unconditionally" in only(result).why) is ("raise" in otherwise and "if" in use)
+
+
+def test_a_kernel_for_all_devices_but_the_cpu_blocks(tmp_path: Path) -> None:
+    use = "def op(x):\n    if x.device.type == 'cpu':\n        return x\n    import plug\n    return plug.f(x)\n"
+    files = built(use)
+    assert only(weigh(tmp_path, files)).state == "blocks"  # an NPU takes the way of CUDA
+
+
+def test_a_switch_that_is_off_by_itself_is_optional(tmp_path: Path) -> None:
+    use = "import os\nJIT = os.getenv('JIT')\nif JIT == 'True':\n    import plug\ndef op(x):\n    return x\n"
+    assert only(weigh(tmp_path, built(use))).state == "optional"
+
+
+def test_sources_that_setup_collects_belong_to_its_plugin(tmp_path: Path) -> None:
+    files = built("def op(x):\n    import plug\n    return plug.f(x)\n")
+    for number, found in enumerate(
+        (
+            "[os.path.join(r, f) for r, _, fs in os.walk('csrc') for f in fs if f.endswith('.cu')]",
+            "glob.glob('{}/csrc/*.cu'.format(HERE))",
+        )
+    ):
+        files["setup.py"] = (
+            "import glob, os\nfrom setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+            f"HERE = '.'\nsources = {found}\nsetup(name='p', ext_modules=[CUDAExtension('plug', sources=sources)])\n"
+        )
+        (tmp_path / str(number)).mkdir()
+        one = only(weigh(tmp_path / str(number), files))
+        assert (one.kind, one.name, one.state) == ("plugin", "plug", "blocks")
+        assert "kernel" in one.work

@@ -51,3 +51,9 @@ def test_a_use_that_an_import_decides_on_is_a_note(text: str) -> None:
 )
 def test_every_other_use_is_a_decision(text: str) -> None:
     assert severities(text) == [Severity.WARNING]
+
+
+def test_a_function_of_a_submodule_is_not_one_of_its_package() -> None:
+    text = "import numba\nfrom numba import cuda\n@numba.jit\ndef f(x):\n    return x\n@cuda.jit\ndef g(x):\n    return x\n"
+    found = convert_source(text.encode(), "a.py").findings
+    assert [one.location.line for one in found if "numba.cuda.jit" in one.message and one.location] == [6]

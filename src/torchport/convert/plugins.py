@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 _CUDA = (".cu", ".cuh")
+_OF_TEXTS = frozenset({"endswith", "startswith", "glob", "iglob", "join", "format", "append", "extend", "fnmatch"})
 _INCLUDE = re.compile(rb'#\s*include\s*[<"]([^>"]+)[>"]')
 _SPELLS = re.compile(rb"\.cuh?\b|cuda_sources|CUDAExtension")
 _SETUP = re.compile(rb"\bsetup\s*\(|ext_modules")
@@ -61,6 +62,8 @@ def _built(path: str, tree: ast.Module, *, installed: bool) -> Iterator[Plugin]:
         inline = any(word.arg == "cuda_sources" for word in call.keywords)
         name = "" if isinstance(call.func, ast.Name) and call.func.id == "setup" else _name(call)
         function = ast.unparse(call.func).rpartition(".")[2]
+        if function in _OF_TEXTS:  # name.endswith(".cu")
+            continue
         unnamed = (function == "CUDAExtension" and not sources) or function in chosen
         if name and (unnamed or inline or any(source.endswith(_CUDA) for source in sources)):
             at_install = (
@@ -85,7 +88,8 @@ def _sources(value: ast.expr) -> list[str]:
     if isinstance(value, ast.Call) and (_name(value) and any(word.arg == "sources" for word in value.keywords)):
         return []
     texts = [node.value for node in ast.walk(value) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return [text for text in texts if re.search(r"\.(?:cu|cuh|cpp|cc|cxx)$", text) and "\n" not in text]
+    named = (text for text in texts if re.search(r"\w\.(?:cu|cuh|cpp|cc|cxx)$", text) and "\n" not in text)
+    return [text for text in named if not set("*{%") & set(text)]  # a pattern names none
 
 
 def find_owners(plugins: Iterable[Plugin], native: Mapping[str, bytes]) -> dict[str, Plugin]:

@@ -14,6 +14,8 @@ _GPU = re.compile(
     r"(?i:nvidia|geforce|tesla|quadro|titan|ampere|hopper|blackwell|volta|turing)|\b(?:[ABHKLPTV]\d{1,3}S?|GB\d{3}|RTX|GTX|"
     r"[abhklptv]\d{1,3}s?|gb\d{3}|rtx|gtx|GH200|A\d{4})\b"
 )
+# Cards that scripts ask for because of what they cannot do, such as float16 on a GTX 1660.
+_LIMITED = re.compile(r"\bGTX\b|\b[PKM]\d0\b|\bMX\d{3}\b", re.IGNORECASE)
 _NAMES = frozenset({"torch.cuda.get_device_name", "torch.npu.get_device_name"})
 _PROPERTIES = frozenset({"torch.cuda.get_device_properties", "torch.npu.get_device_properties"})
 _METHODS = frozenset({"startswith", "endswith", "find", "count", "index"})
@@ -60,7 +62,14 @@ def _lookups(module: Module) -> Iterator[tuple[ast.Dict, ast.expr]]:
 def _words(module: Module, nodes: list[ast.expr]) -> Iterator[Finding]:
     for node in nodes:
         for part in node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else [node]:
-            if isinstance(part, ast.Constant) and isinstance(part.value, str) and _GPU.search(part.value):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str) and _LIMITED.search(part.value):
+                yield RULE.make_finding(
+                    module,
+                    part,
+                    f"no NPU is called {part.value!r}: what is done for the limits of this GPU is not done",
+                    severity=Severity.INFO,
+                )
+            elif isinstance(part, ast.Constant) and isinstance(part.value, str) and _GPU.search(part.value):
                 yield RULE.make_finding(
                     module,
                     part,

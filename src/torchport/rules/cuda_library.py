@@ -93,7 +93,9 @@ def _use(module: Module, node: ast.expr, function: ast.expr) -> Iterator[Finding
         return
     for use in library.uses:
         # A name is found where its package defines it or re-exports it: flash_attn.flash_attn_interface.flash_attn_func
-        if name == use or name.rpartition(".")[2] == use.rpartition(".")[2]:
+        # One that is a submodule's is no other's: numba.jit is not numba.cuda.jit.
+        inside = set(use.split(".")[1:-1]) <= set(name.split("."))
+        if name == use or (inside and name.rpartition(".")[2] == use.rpartition(".")[2]):
             yield _report(module, node, library, use, optional=_is_chosen(module, node, function))
 
 

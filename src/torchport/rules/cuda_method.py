@@ -244,6 +244,10 @@ RULE = Rule(
             'import torch_geometric\nfor batch in loader:\n    batch = batch.to("npu", non_blocking=True)\n',
         ),
         (
+            "import torch\nclass Q:\n    def cuda(self):\n        pass\nx = torch.ones(2)\nx = x.cuda()\n",
+            "import torch\nclass Q:\n    def cuda(self):\n        pass\nx = torch.ones(2)\nx = x.npu()\n",
+        ),
+        (
             "from nets import Net\nfrom torch.nn.parallel import DistributedDataParallel\nnet = Net(\n    1).cuda(0)\n"
             "net = DistributedDataParallel(net)\n",
             "from nets import Net\nfrom torch.nn.parallel import DistributedDataParallel\nnet = Net(\n    1).npu(0)\n"

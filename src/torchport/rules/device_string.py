@@ -259,6 +259,10 @@ RULE = Rule(
     check=check_module,
     rewrites=(
         (
+            "import torch\nname = 'cuda:{}'.format(torch.cuda.current_device())\nkey = f'cuda:{torch.cuda.current_device()}'\n",
+            "import torch\nname = 'npu:{}'.format(torch.npu.current_device())\nkey = f'npu:{torch.npu.current_device()}'\n",
+        ),
+        (
             "import torch\nn = int(d[len('cuda:'):])\nx = torch.ones(1, device=d)\n",
             "import torch\nn = int(d[len('npu:'):])\nx = torch.ones(1, device=d)\n",
         ),
@@ -383,6 +387,7 @@ RULE = Rule(
         "class Unit:\n    def to(self, name):\n        return name\nUnit().to('cuda')\n",
     ),
     ignores=(
+        "import torch\nname = 'gpu:{}'.format(torch.npu.current_device())  # cuda\n",
         "import torch\nok = str(x.device) in {f'cpu:{i}' for i in range(2)}\n",
         "import torch\nn = int(d[len('cpu:'):])\nx = torch.ones(1, device=d)\n",
         "import torch\nrest = str(x.device)[len('cpu'):]\n",

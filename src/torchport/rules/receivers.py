@@ -235,9 +235,12 @@ class Receivers:
 
     def _owner_of_name(self, node: ast.Name) -> Owner:
         found = set()
-        for binding in self._module.names.find_bindings(node):
+        bindings = self._module.names.find_bindings(node)
+        for binding in bindings:
             if binding.how is not Binds.VALUE or binding.value is None:
                 return Owner.UNKNOWN
+            if len(bindings) > 1 and _moves_itself(binding.value, node.id):
+                continue  # x = x.cuda(): what it was before
             if not (isinstance(binding.value, ast.Constant) and binding.value.value is None):
                 found.add(self._owner(binding.value))
         return found.pop() if len(found) == 1 else Owner.UNKNOWN
@@ -332,6 +335,15 @@ def _of_library(root: str) -> Owner | None:
     if library is None or not library.objects:
         return None
     return Owner.TORCH if library.objects == TORCH else Owner.MOVED
+
+
+def _moves_itself(value: ast.expr, name: str) -> bool:
+    match value:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=moved), attr="cuda" | "to" | "npu" | "cpu" | "float" | "half")
+        ):
+            return moved == name
+    return False
 
 
 def _answers_all(node: ast.ClassDef) -> bool:

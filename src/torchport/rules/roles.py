@@ -135,6 +135,8 @@ class Roles:
                     yield value, Proof.NAMED
             if role.name == "device":
                 yield from self._table(dictionary)
+        if role.name == "device":
+            yield from self._filled()
         lists: list[ast.List | ast.Tuple] = [*module.iter_nodes(ast.List), *module.iter_nodes(ast.Tuple)]
         for words in lists:
             for option, value in itertools.pairwise(words.elts):
@@ -159,6 +161,25 @@ class Roles:
         """Whether a name is the project's own, so that what it says is all that is known."""
         root = (self._module.resolve_name(node) or "").partition(".")[0]
         return root != "torch" and root not in _OTHER_DEVICES
+
+    def _filled(self) -> Iterator[tuple[Hashable, Proof]]:
+        """`"cuda:{}".format(torch.cuda.current_device())`: a text that is filled with the number of a device."""
+        module = self._module
+        for call in module.iter_nodes(ast.Call):
+            if module.resolve_name(call.func) != "torch.cuda.current_device":
+                continue
+            above = module.get_parent(call)
+            if isinstance(above, ast.FormattedValue):
+                above = module.get_parent(above)
+            match above:
+                case ast.JoinedStr():
+                    yield above, Proof.PROVEN
+                case ast.BinOp(op=ast.Mod(), left=ast.Constant() as text):
+                    yield text, Proof.PROVEN
+                case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant() as text)):
+                    yield text, Proof.PROVEN
+                case _:
+                    pass
 
     def _table(self, dictionary: ast.Dict) -> Iterator[tuple[Hashable, Proof]]:
         """`{"cuda": torch.cuda.synchronize, "cpu": None}`: keys beside functions of torch.cuda that name devices."""

@@ -39,13 +39,19 @@ class Outside:
         self._exists: dict[Path, bool] = {}
         self._found: dict[tuple[str, str], tuple[str, tuple[str, ...]] | None] = {}
 
-    def find_meanings(
-        self, importer: Module, name: str, depth: int = 0
-    ) -> Iterator[tuple[Module, Definition | ast.expr]]:
+    def find_meanings(self, importer: Module, name: str) -> Iterator[tuple[Module, Definition | ast.expr]]:
         """What the dotted `name` may mean in the file `importer`: classes, functions and assigned values, each with
         the file that it stands in. Nothing where it is not found, or is no name at the top level of a module."""
-        found = self.locate_name(importer.text.path, name)
-        if found is None or depth > _DEEPEST:
+        yield from self._follow(importer, name, 0, set())
+
+    def _follow(
+        self, importer: Module, name: str, depth: int, seen: set[tuple[str, str]]
+    ) -> Iterator[tuple[Module, Definition | ast.expr]]:
+        """`seen` are the questions on the way: modules that import everything of each other ask them again and again."""
+        key = (importer.text.path, name)
+        found = self.locate_name(importer.text.path, name) if depth <= _DEEPEST and key not in seen else None
+        seen.add(key)
+        if found is None:
             return
         path, rest = found
         module = self._module(path, importer)
@@ -54,7 +60,7 @@ class Outside:
         scope = module.names.scopes[module.tree]
         for binding in scope.bindings.get(rest[0], ()):
             if binding.how is Binds.IMPORT:
-                yield from self.find_meanings(module, ".".join([binding.target, *rest[1:]]), depth + 1)
+                yield from self._follow(module, ".".join([binding.target, *rest[1:]]), depth + 1, seen)
             elif isinstance(binding.node, Definition):
                 inner = binding.node if len(rest) == 1 else _member(binding.node, rest[1:])
                 yield from [(module, inner)] if inner is not None else []
@@ -63,7 +69,7 @@ class Outside:
         if rest[0] not in scope.bindings:
             for star in module.names.stars:
                 joint = "" if star.endswith(".") else "."
-                yield from self.find_meanings(module, f"{star}{joint}{'.'.join(rest)}", depth + 1)
+                yield from self._follow(module, f"{star}{joint}{'.'.join(rest)}", depth + 1, seen)
 
     def find_modules(self, importer: Module, name: str) -> Iterator[Module]:
         """The files in which the dotted `name` has its meaning; the module's own where it is the name of a module."""

@@ -22,10 +22,11 @@ _DEVICE = re.compile(r"cuda|gpu|device", re.IGNORECASE)
 _PART = re.compile(
     r"avail|install|\bhas_|_has_|use_|enable|fused|fast|flash|xformers|triton|plugin|kernel|impl\b|backend|apex|compiled"
     r"|build_(?:cuda|ext|ops)|skip_"
-    r"|is not None|is None|TYPE_CHECKING|find_spec",
+    r"|is not None|is None|TYPE_CHECKING|find_spec|environ|getenv|== ?['\"](?:True|true|1|on|ON|yes)['\"]",
     re.IGNORECASE,
 )
-_OTHERWISE = re.compile(r"^not\b|\bis None\b|!= ?['\"]cuda|== ?['\"](?:cpu|ref|torch|native|naive|python|eager)")
+_OTHERWISE = re.compile(r"^not\b|\bis None\b|!= ?['\"]cuda|== ?['\"](?:ref|torch|native|naive|python|eager)")
+_ON_CPU = re.compile(r"== ?['\"]cpu['\"]|\bis_cpu\b")  # an NPU takes the other way, as CUDA does
 _CAUGHT = re.compile(r"ImportError|ModuleNotFound|Exception|RuntimeError|OSError|AttributeError|NameError")
 _APART = re.compile(
     r"(?:^|/)(?:tests?|testing|unit_?tests?|benchmarks?|bench|profiling|examples?|samples?|demos?|docs?|docker|ci|\.\w+)/"
@@ -33,6 +34,7 @@ _APART = re.compile(
 )
 _INSTALL = re.compile(r"(?:^|/)setup\.py$")
 _MAIN = re.compile(r"__name__\s*==\s*['\"]__main__['\"]")
+_LOADS = re.compile(rb"importlib|import_module|__import__|pkgutil|listdir|glob|scandir|iterdir")
 _DEEPEST = 6  # re-exports that a name is followed through
 
 
@@ -208,6 +210,7 @@ class Reach:
             path for path in self._paths if not _INSTALL.search(path)
         ]
         roots: list[Node] = []
+        starts = any(_MAIN.search(files[path].decode("utf-8", "replace")) for path in ours)
         if "setup.py" in self._paths:  # installing is a start, too
             ours.append("setup.py")
         for path in ours or list(self._paths):
@@ -218,7 +221,8 @@ class Reach:
                 continue  # a file that nobody can run is in the way of those alone that import it
             if _MAIN.search(files[path].decode("utf-8", "replace")):
                 roots.append((path, ""))
-            elif path not in imported:  # a script, or a part of a library that users import
+            elif path not in imported and not (starts and self._is_dead(path, files)):
+                # a script, or a part of a library that users import
                 roots += [(path, ""), *((path, name) for name in sorted(file.defined))]
             elif path.endswith("__init__.py") and path.count("/") == 1:
                 roots.append((path, ""))
@@ -228,6 +232,16 @@ class Reach:
             if target in self._files and name in self._files[target].defined:
                 roots += [(target, ""), (target, name)]
         return list(dict.fromkeys(roots))
+
+    def _is_dead(self, path: str, files: Mapping[str, bytes]) -> bool:
+        """Whether a file that nobody imports is a part of a package that nothing loads by its name, in a project that
+        has scripts."""
+        folders = path.split("/")[:-1]
+        packages = ["/".join([*folders[:end], "__init__.py"]) for end in range(len(folders), 0, -1)]
+        packages = packages[1:] if path.endswith("/__init__.py") else packages
+        if not packages or packages[0] not in files:
+            return False
+        return not any(_LOADS.search(files[one]) for one in packages if one in files)
 
     def find_module(self, module: str, path: str, level: int) -> str | None:
         """The file of the project that a module is, as it is written in the file `path`."""
@@ -473,7 +487,7 @@ def _ways(one: ast.If, guard: int) -> tuple[int, int]:
     """The guards of the two branches of a condition."""
     test = ast.unparse(one.test)
     device, part = _DEVICE.search(test), _PART.search(test)
-    if guard or not (device or part):
+    if guard or not (device or part) or (_ON_CPU.search(test) and not part):
         return guard, guard
     if _OTHERWISE.search(test):
         return guard, one.lineno

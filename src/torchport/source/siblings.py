@@ -8,7 +8,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 # A word of CUDA's, and the words that projects write in its place for an Ascend NPU.
-_WORDS = {"cuda": ("npu", "ascend"), "gpu": ("npu", "ascend"), "nvidia": ("ascend", "npu"), "nccl": ("hccl",)}
+_NPU = ("npu", "ascend", "ascend_npu")
+_WORDS = {"cuda": _NPU, "gpu": _NPU, "nvidia": _NPU, "nccl": ("hccl",)}
 _WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
 
 
