@@ -259,8 +259,8 @@ RULE = Rule(
     check=check_module,
     rewrites=(
         (
-            "import torch\nname = 'cuda:{}'.format(torch.cuda.current_device())\nkey = f'cuda:{torch.cuda.current_device()}'\n",
-            "import torch\nname = 'npu:{}'.format(torch.npu.current_device())\nkey = f'npu:{torch.npu.current_device()}'\n",
+            "import torch\nc = torch.cuda.current_device\na = 'cuda:{}'.format(c())\nb = f'cuda:{c()}'\n",
+            "import torch\nc = torch.npu.current_device\na = 'npu:{}'.format(c())\nb = f'npu:{c()}'\n",
         ),
         (
             "import torch\nn = int(d[len('cuda:'):])\nx = torch.ones(1, device=d)\n",

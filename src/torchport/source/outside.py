@@ -47,7 +47,7 @@ class Outside:
     def _follow(
         self, importer: Module, name: str, depth: int, seen: set[tuple[str, str]]
     ) -> Iterator[tuple[Module, Definition | ast.expr]]:
-        """`seen` are the questions on the way: modules that import everything of each other ask them again and again."""
+        """`seen` are the questions on the way: modules that import everything of each other ask them again."""
         key = (importer.text.path, name)
         found = self.locate_name(importer.text.path, name) if depth <= _DEEPEST and key not in seen else None
         seen.add(key)
