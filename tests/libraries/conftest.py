@@ -20,11 +20,13 @@ from torchport.convert import convert_source
 LIBRARIES = Path(__file__).parents[2] / "build" / "libraries"
 
 
-def environment(folder: Path) -> dict[str, str]:
-    """What a process sees: the libraries, no network, and a place in `folder` for the settings they keep."""
+def environment(folder: Path, *before: Path, virtual_npu: bool = False) -> dict[str, str]:
+    """The variables of a process: the libraries behind the folders `before`, no network, a place in `folder` for the settings
+    they keep, and the virtual NPU where plain Python is to find it."""
     return {
         **os.environ,
-        "PYTHONPATH": str(LIBRARIES),
+        **(vnpu.environment({**os.environ, "TORCHPORT_BACKEND": "vnpu"}) if virtual_npu else {}),
+        "PYTHONPATH": os.pathsep.join(map(str, (*before, LIBRARIES))),
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
         "YOLO_CONFIG_DIR": str(folder / "settings"),
@@ -56,15 +58,9 @@ def plain(tmp_path: Path) -> Callable[[str, bool], subprocess.CompletedProcess[s
     def run(text: str, converted: bool) -> subprocess.CompletedProcess[str]:
         script = tmp_path / "train.py"
         script.write_bytes(convert_source(text.encode(), script.name).output if converted else text.encode())
-        environment = {
-            **os.environ,
-            **vnpu.environment({**os.environ, "TORCHPORT_BACKEND": "vnpu"}),
-            "PYTHONPATH": str(LIBRARIES),
-            "OMP_NUM_THREADS": "1",
-        }
         ended = subprocess.run(
             [sys.executable, str(script)],
-            env=environment,
+            env=environment(tmp_path, virtual_npu=True),
             cwd=tmp_path,
             capture_output=True,
             text=True,

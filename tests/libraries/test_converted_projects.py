@@ -6,7 +6,6 @@ The package is converted as a project of its own, which imports each changed mod
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 from conftest import LIBRARIES, environment
 
-from torchport import vnpu
 from torchport.convert import convert_tree
 from torchport.convert.stages import Extras
 from torchport.convert.trial import CODE
@@ -44,12 +42,7 @@ LARGE = ("diffusers_unet", "transformers_trainer")
 
 def run_entry(name: str, folder: Path, *before: Path) -> str:
     """The standard output of an entry that ends well, with packages from `before` in place of the libraries' own."""
-    path = os.pathsep.join(map(str, (*before, LIBRARIES)))
-    variables = {
-        **environment(folder),
-        **vnpu.environment({**os.environ, "TORCHPORT_BACKEND": "vnpu"}),
-        "PYTHONPATH": path,
-    }
+    variables = environment(folder, *before, virtual_npu=True)
     shown = f"print([sys.modules[name].__file__ for name in {PACKAGES[name]}])"
     program = f"import runpy, sys; runpy.run_path({str(ENTRIES / f'{name}.py')!r}, run_name='__main__'); {shown}"
     ended = subprocess.run(

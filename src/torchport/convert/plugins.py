@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 _CUDA = (".cu", ".cuh")
-_OF_TEXTS = frozenset({"endswith", "startswith", "glob", "iglob", "join", "format", "append", "extend", "fnmatch"})
+# CUDAExtension, load, load_inline, and what projects name that calls them: get_plugin, make_cuda_ext, compile_module.
+_BUILDS = re.compile(r"extension|ext$|^load|plugin|compile|build|module|kernel|jit", re.IGNORECASE)
 _INCLUDE = re.compile(rb'#\s*include\s*[<"]([^>"]+)[>"]')
 _SPELLS = re.compile(rb"\.cuh?\b|cuda_sources|CUDAExtension")
 _SETUP = re.compile(rb"\bsetup\s*\(|ext_modules")
@@ -62,8 +63,8 @@ def _built(path: str, tree: ast.Module, *, installed: bool) -> Iterator[Plugin]:
         inline = any(word.arg == "cuda_sources" for word in call.keywords)
         name = "" if isinstance(call.func, ast.Name) and call.func.id == "setup" else _name(call)
         function = ast.unparse(call.func).rpartition(".")[2]
-        if function in _OF_TEXTS:  # name.endswith(".cu")
-            continue
+        if not (_BUILDS.search(function) or function in chosen or any(word.arg == "sources" for word in call.keywords)):
+            continue  # name.endswith(".cu")
         unnamed = (function == "CUDAExtension" and not sources) or function in chosen
         if name and (unnamed or inline or any(source.endswith(_CUDA) for source in sources)):
             at_install = (

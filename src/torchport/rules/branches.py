@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from torchport.source.module import Module
 
-LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)  # the statements after which the next one does not run
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)  # the statements after which the next one does not run
+
+
+def leaves(choice: ast.If) -> bool:
+    """Whether the block that a condition opens ends by leaving it, so that what follows is for the opposite."""
+    return isinstance(choice.body[-1], _LEAVES)
 
 
 def is_negated(test: ast.AST) -> bool:

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.rules import CUDA, Rule, Style, list_rules
+from torchport.rules import CUDA, Rule, Style
 from torchport.rules.given_text import Literal, find_argument_literals, place_finding, shift_edits
+from torchport.rules.pieces import Piece, inspect_piece
 from torchport.rules.unexplained import RULE as UNEXPLAINED
 from torchport.source.module import Module
-from torchport.source.text import SourceError
 
 _SCRIPTED = frozenset({"torch.jit.CompilationUnit", "torch._C.CompilationUnit"})  # TorchScript knows no npu()
 _TAKES_CODE = {
@@ -138,58 +138,39 @@ def _inside(
 ) -> Iterator[Finding]:
     """The findings of the other rules in the code, with their edits where it is `plain`; none where it cannot be read
     as Python."""
-    encoding = module.text.encoding
-    for frame in _FRAMES:
-        header = " pass" if "\n" not in text and text.endswith(":") else ""  # of a block that other lines fill
-        data = frame.encode() + (text + header).encode(encoding, "surrogatepass")
-        try:
-            inner = Module(module.text.path, data, module.project)
-        except (SourceError, RecursionError, MemoryError):
-            continue
-        for rule in list_rules():
-            if rule.after is not None or rule.code in (RULE.code, UNEXPLAINED.code):
-                continue
-            for one in rule.check(inner, style):
-                where = one.location
-                if where is None or (one.severity is Severity.INFO and not one.fix):
-                    continue
-                first = inner.text.position_to_offset(where.line, 0) + len(
-                    inner.text.lines[where.line - 1][: where.column - 1].encode(inner.text.encoding)
-                )
-                last = inner.text.position_to_offset(where.end_line, 0) + len(
-                    inner.text.lines[where.end_line - 1][: where.end_column - 1].encode(inner.text.encoding)
-                )
-                shift = len(frame.encode())
-                edits = _edits(module, literal, one, start - shift) if plain and start is not None else []
-                finding = RULE.make_finding(
-                    module,
-                    literal,
-                    f"in the code of this string: {one.message}",
-                    edits,
-                    hint=one.hint if edits else _HINT,
-                    safety=one.safety if edits else Safety.REPORT,
-                    severity=one.severity if edits else max(one.severity, Severity.WARNING, key=_ORDER.index),
-                )
-                if start is not None:
-                    finding = place_finding(module, finding, start + first - shift, start + last - shift)
-                yield finding
-        return
+    header = " pass" if "\n" not in text and text.endswith(":") else ""  # of a block that other lines fill
+    code = (text + header).encode(module.text.encoding, "surrogatepass")
+    read = (
+        inspect_piece(module.text.path, frame, code, style, project=module.project, without=_SILENT)
+        for frame in _FRAMES
+    )
+    for piece in next((pieces for pieces in read if pieces is not None), ()):
+        one = piece.finding
+        edits = _edits(module, literal, piece, start) if plain and start is not None else []
+        finding = RULE.make_finding(
+            module,
+            literal,
+            f"in the code of this string: {one.message}",
+            edits,
+            hint=one.hint if edits else _HINT,
+            safety=one.safety if edits else Safety.REPORT,
+            severity=one.severity if edits else max(one.severity, Severity.WARNING, key=_ORDER.index),
+        )
+        if start is not None:
+            finding = place_finding(module, finding, start + piece.start, start + piece.end)
+        yield finding
 
 
-def _edits(module: Module, literal: Literal, one: Finding, by: int) -> list[Edit | None]:
+def _edits(module: Module, literal: Literal, piece: Piece, start: int) -> list[Edit | None]:
     """The edits of a finding in the file; none where one does not fit between the quotes of the literal."""
-    if one.safety is Safety.REPORT or not one.fix:
-        return []
     quote = module.text.decode_range(*module.text.span(literal))[-1:].encode()
-    if any(
-        quote in edit.replacement or not edit.replacement.isascii() or b"\\" in edit.replacement for edit in one.fix
-    ):
-        return []
-    if any(b"\n" in edit.replacement for edit in one.fix):
-        return []
-    return shift_edits(one.fix, by)
+    for edit in piece.edits:
+        if not edit.replacement.isascii() or any(byte in edit.replacement for byte in (quote, b"\\", b"\n")):
+            return []
+    return shift_edits(piece.edits, start)
 
 
+_SILENT = frozenset({"TP180", UNEXPLAINED.code})
 _ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
 _HINT = "The code of this string is not edited: change it by hand, and anything that is compared with it."
 

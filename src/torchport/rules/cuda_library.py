@@ -12,7 +12,7 @@ from typing import TypeGuard
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.libraries import Library, Support, load_libraries
 from torchport.rules import CUDA, Rule, Style
-from torchport.rules.branches import LEAVES, is_negated
+from torchport.rules.branches import is_negated, leaves
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -122,7 +122,7 @@ def _is_chosen(module: Module, node: ast.expr, function: ast.expr) -> bool:
         if isinstance(inner, ast.stmt):  # `if not HAS_FLASH_ATTN: return ...` further up
             block = module.find_block(inner)
             before = block[: block.index(inner)] if inner in block else []
-            if any(_leaves(one) and is_negated(one.test) and _asks(one.test, told) for one in before if _is_if(one)):
+            if any(_goes_on(one) and is_negated(one.test) and _asks(one.test, told) for one in before if _is_if(one)):
                 return True
         if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return False
@@ -134,8 +134,9 @@ def _is_if(node: ast.stmt) -> TypeGuard[ast.If]:
     return isinstance(node, ast.If)
 
 
-def _leaves(choice: ast.If) -> bool:
-    return isinstance(choice.body[-1], LEAVES) and not isinstance(choice.body[-1], ast.Raise)
+def _goes_on(choice: ast.If) -> bool:
+    """Whether the block ends by leaving for another way, not for an error."""
+    return leaves(choice) and not isinstance(choice.body[-1], ast.Raise)
 
 
 def _is_set(node: ast.AST) -> TypeGuard[ast.Name]:

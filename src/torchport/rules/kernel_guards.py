@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchport.rules import npu_flags
-from torchport.rules.branches import LEAVES, find_span, is_negated
+from torchport.rules.branches import find_span, is_negated, leaves
 from torchport.source.module import Module
 from torchport.source.names import Binding, Binds
 
@@ -60,7 +60,7 @@ def _choices(module: Module) -> Iterator[tuple[ast.expr, _Nodes, _Nodes]]:
         yield _turned(choice.test, [choice.body], [choice.orelse])
     for one in module.iter_nodes(ast.If):
         rest: _Nodes = one.orelse
-        if not rest and isinstance(one.body[-1], LEAVES):
+        if not rest and leaves(one):
             block = module.find_block(one)
             rest = block[block.index(one) + 1 :]
         yield _turned(one.test, one.body, rest)

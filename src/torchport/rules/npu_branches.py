@@ -13,14 +13,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from torchport.rules import npu_flags
-from torchport.rules.branches import LEAVES, find_span, is_negated
+from torchport.rules.branches import find_span, is_negated, leaves
+from torchport.rules.roles import asks_torch
 from torchport.source.module import Module
 from torchport.source.names import Binds
-from torchport.source.siblings import find_paired, names_device
+from torchport.source.siblings import NPU_WORD, find_paired, names_device
 
-# A word that begins with npu, also in the middle of a name in mixed case: "input" has none.
-_NPU = re.compile(r"(?i:(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z])(?:NPU|Npu)(?![a-z])")
-_NPU_BYTES = re.compile(rb"npu|hccl|ascend", re.IGNORECASE)
+_NPU = re.compile(NPU_WORD)
+_NPU_BYTES = re.compile(NPU_WORD.encode())
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 _DEVICE = re.compile(r"cuda|gpu|npu|nccl|hccl|ascend", re.IGNORECASE)
 
@@ -52,11 +52,6 @@ def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
 
 def _serving(module: Module, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The functions at the top of the file that only what stays uses, as a decorator of it or in it."""
-    texts = (
-        [module.project.outside.read_bytes(name) for name in module.project.importers.get(module.text.path, ())]
-        if (module.project.outside is not None)
-        else []
-    )
     kept = [one for one in module.tree.body if is_in_ranges(ranges, module.text.span(one)[0])]
     marks = {
         id(name)
@@ -69,10 +64,15 @@ def _serving(module: Module, ranges: list[tuple[int, int]]) -> Iterator[tuple[in
         if not isinstance(function, ast.FunctionDef) or function in kept or not _is_cuda_only(module, [function]):
             continue
         uses = [one for one in module.iter_nodes(ast.Name) if one.id == function.name and isinstance(one.ctx, ast.Load)]
-        if not uses or any(function.name.encode() in text for text in texts):
-            continue
-        if all(id(one) in marks or is_in_ranges(ranges, module.text.span(one)[0]) for one in uses):
+        inside = all(id(one) in marks or is_in_ranges(ranges, module.text.span(one)[0]) for one in uses)
+        if uses and inside and not _is_named_by_importers(module, function.name):
             yield find_span(module, [function])
+
+
+def _is_named_by_importers(module: Module, name: str) -> bool:
+    outside = module.project.outside
+    importers = module.project.importers.get(module.text.path, ()) if outside is not None else ()
+    return outside is not None and any(name.encode() in outside.read_bytes(one) for one in importers)
 
 
 def _names_npu(module: Module) -> bool:
@@ -184,20 +184,20 @@ def _sequences(module: Module) -> Iterator[list[_Part]]:
                 same = (
                     _subject(module, other.test) == asked or _set_same(one, other) or _each_its_own(module, one, other)
                 )
-                if same or (_leaves(one) and _leaves(other)):
+                if same or (_leaves_alone(one) and _leaves_alone(other)):
                     parts.append((other.test, other.body))
             if isinstance(one.body[-1], ast.Return) and not one.orelse:
                 parts.append((None, block[block.index(one) + 1 :]))
             if len(parts) > 1:
                 yield parts
-        for one in filter(_leaves, for_cuda):  # what follows is for the NPU
+        for one in filter(_leaves_alone, for_cuda):  # what follows is for the NPU
             rest = [later for later in block[block.index(one) + 1 :] if _is_npu_only(module, [later])]
             if rest:
                 yield [(one.test, one.body), (None, rest[:1])]
 
 
-def _leaves(choice: ast.If) -> bool:
-    return isinstance(choice.body[-1], LEAVES) and not choice.orelse
+def _leaves_alone(choice: ast.If) -> bool:
+    return leaves(choice) and not choice.orelse
 
 
 def _each_its_own(module: Module, one: ast.If, other: ast.If) -> bool:
@@ -275,13 +275,8 @@ def _beside(module: Module) -> Iterator[_Nodes]:
 
 def _asks_torch(module: Module, body: _Nodes) -> bool:
     """Whether this is `return getattr(torch, device_name)`, of a file that knows the NPU's name."""
-    calls = (node for one in body for node in ast.walk(one) if isinstance(node, ast.Call) and len(node.args) == 2)
-    return any(
-        module.resolve_name(call.func) == "builtins.getattr"
-        and module.resolve_name(call.args[0]) == "torch"
-        and not isinstance(call.args[1], ast.Constant)
-        for call in calls
-    )
+    calls = (node for one in body for node in ast.walk(one) if isinstance(node, ast.Call))
+    return any(asks_torch(module, call) and not isinstance(call.args[1], ast.Constant) for call in calls)
 
 
 def _opened_by_siblings(module: Module) -> Iterator[_Nodes]:

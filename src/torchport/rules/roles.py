@@ -206,7 +206,7 @@ class Roles:
                 ours = True
                 if call.func.attr in self._own_methods:
                     proof = Proof.NAMED
-        if called == "builtins.getattr" and role.name == "device" and self._asks_torch(call):
+        if called == "builtins.getattr" and role.name == "device" and asks_torch(self._module, call):
             yield call.args[1], Proof.PROVEN
         if called == "torch.device" or (role.name == "backend" and called == "torch.distributed.get_backend"):
             yield call, Proof.PROVEN
@@ -223,15 +223,6 @@ class Roles:
             elif keyword.arg == "default" and isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument":
                 yield from self._option(call)
 
-    def _asks_torch(self, call: ast.Call) -> bool:
-        """Whether this is `getattr(torch, name)`, the functions of a device by its name."""
-        module = self._module
-        return (
-            len(call.args) == 2
-            and module.resolve_name(call.func) == "builtins.getattr"
-            and module.resolve_name(call.args[0]) == "torch"
-        )
-
     def _option(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
         words = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
         for word in words:
@@ -241,6 +232,15 @@ class Roles:
                 yield option, Proof.NAMED
                 if name.endswith("s"):
                     yield ("elements", self._module.flow.find(option)), Proof.NAMED
+
+
+def asks_torch(module: Module, call: ast.Call) -> bool:
+    """Whether this is `getattr(torch, name)`, the functions of a device by its name."""
+    return (
+        len(call.args) == 2
+        and module.resolve_name(call.func) == "builtins.getattr"
+        and module.resolve_name(call.args[0]) == "torch"
+    )
 
 
 @functools.cache

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Set
 
 from torchport.source.definitions import IMPORT
+from torchport.source.siblings import NPU_WORD
 
 # What conversion turns into something that only torch_npu brings.
 _USES = re.compile(
     rb"""\btorch\.cuda\b|from[ \t]+torch[ \t]+import[^\r\n]*\bcuda\b|\.(?:is_)?cuda\b|['"](?:cuda\b|nccl['"])"""
 )
-_KNOWS_NPU = re.compile(rb"(?<![A-Za-z])npu|torch_npu", re.IGNORECASE)
+_KNOWS_NPU = re.compile(NPU_WORD.encode())
 _COMMENT = re.compile(rb"#[^\r\n]*")
 
 

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 # A word of CUDA's, and the words that projects write in its place for an Ascend NPU.
 _NPU = ("npu", "ascend", "ascend_npu")
 _WORDS = {"cuda": _NPU, "gpu": _NPU, "nvidia": _NPU, "nccl": ("hccl",)}
+# A word that begins with npu, also in the middle of a name in mixed case: "input" has none.
+NPU_WORD = r"(?i:(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z])(?:NPU|Npu)(?![a-z])"
 _WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
 
 

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
 from torchport.knowledge.api import find_api
-from torchport.rules import Rule, Style, list_rules
+from torchport.rules import Style
 from torchport.rules.files import FileRule, Line, TextFile
+from torchport.rules.pieces import inspect_piece
 from torchport.source.kinds import Kind, is_comment
-from torchport.source.module import Module
-from torchport.source.text import SourceError
 
 _SAYS = re.compile(r"cuda|nccl")
 # A string of JSON or YAML without escapes, and a plain word of YAML up to the end of its line.
@@ -52,33 +51,17 @@ def _expression(file: TextFile, line: Line, value: re.Match[str], style: Style) 
     code = _REFERENCE.sub(lambda found: "r" * len(found[0]), read["code"])
     if not (read["mark"] or "torch." in code) or not _IS_CODE.search(code) or not _parses(code):
         return
-    try:
-        module = Module(file.text.path, f"{_FRAME}{code}".encode())
-    except (SourceError, RecursionError, MemoryError):
-        return
     begin = value.start("body") + read.start("code")
-    for rule in list_rules():
-        if rule.after is None and rule.code not in _SILENT:
-            yield from _of_rule(file, line, module, rule, begin, value["quote"], style)
-
-
-def _of_rule(
-    file: TextFile, line: Line, module: Module, rule: Rule, begin: int, quote: str, style: Style
-) -> Iterator[Finding]:
-    for one in rule.check(module, style):
-        where = one.location
-        if where is None or (one.severity is Severity.INFO and not one.fix) or where.line != _FRAME.count("\n") + 1:
-            continue
-        edits = one.fix if one.safety is not Safety.REPORT and style is Style.NPU else ()
+    for piece in inspect_piece(file.text.path, _FRAME, code.encode(), style, without=_SILENT) or ():
+        one, span = piece.finding, (begin + piece.start, begin + piece.end)
+        edits = piece.edits if style is Style.NPU else ()
         texts = [edit.replacement.decode() for edit in edits]
-        if len(edits) == 1 and not any(char in texts[0] for char in f"{quote}\\\n" if char):
-            first, last = (begin + at - len(_FRAME) for at in (edits[0].start, edits[0].end))
-            yield RULE.make_finding(file, line, (first, last), one.message, texts[0], hint=_HINT)
+        if len(edits) == 1 and not any(char in texts[0] for char in f"{value['quote']}\\\n" if char):
+            edited = (begin + edits[0].start, begin + edits[0].end)
+            yield RULE.make_finding(file, line, edited, one.message, texts[0], hint=_HINT)
         else:
-            first, last = begin + where.column - 1, begin + where.end_column - 1
-            yield RULE.make_finding(
-                file, line, (first, last), one.message, hint=one.hint or "Change it by hand.", severity=Severity.WARNING
-            )
+            hint = one.hint or "Change it by hand."
+            yield RULE.make_finding(file, line, span, one.message, hint=hint, severity=Severity.WARNING)
 
 
 def _parses(code: str) -> bool:
