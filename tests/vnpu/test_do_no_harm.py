@@ -1,6 +1,7 @@
 """Programs that run on an NPU as they are, with a fallback or a branch of their own, run there after conversion too.
 
-The cases stand in tests/blind/cases/no_harm.diff. As a negative control, each is converted without what protects it.
+The cases stand in tests/blind/cases/no_harm.diff. As a negative control each is given a wrong edit, and some are
+converted without what protects them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,20 @@ PROTECTED = {
     "match_npu_case": ("torchport.convert.inspection", "find_npu_ranges"),
     "npu_platform_class": ("torchport.convert.inspection", "find_npu_ranges"),
 }
+# The wrong edits that a converter once made of the cases, all together: file, old text, new text.
+IS_AVAILABLE = "torch.cuda.is_available()", "torch.npu.is_available()"
+WRONG = {
+    "fixture_of_devices": [("main.py", *IS_AVAILABLE)],
+    "kernel_fallback": [("main.py", 'x.device.type == "cuda"', 'x.device.type == "npu"')],
+    "match_npu_case": [("main.py", 'case "cuda":', 'case "npu":')],
+    "npu_flags_elsewhere": [("devices.py", *IS_AVAILABLE)],
+    "npu_pairs": [("main.py", '"cuda", "nccl"', '"npu", "hccl"')],
+    "npu_platform_class": [("platforms/__init__.py", *IS_AVAILABLE)],
+    "npu_sibling_flag": [("main.py", *IS_AVAILABLE)],
+    "slice_of_device": [("main.py", '"cuda:0"', '"npu:0"'), ("main.py", '[:4] == "cuda"', '[:4] == "npu"')],
+    "transferred_type": [("main.py", 'type == "cuda"', 'type == "npu"')],
+}
+CANNOT_RUN = {"slice_of_device"}  # it names CUDA
 # In a process without threads: only such a one is copied for the workers, with the functions that are replaced here.
 CONVERT_WITHOUT = """
 import importlib, sys
@@ -54,15 +69,25 @@ def runs(folder: Path) -> bool:
 
 
 def test_every_case_has_its_control() -> None:
-    assert CASES.keys() - PROTECTED.keys() == {"slice_of_device"}  # which names CUDA, and does not run as it is
+    assert CASES.keys() == WRONG.keys() > PROTECTED.keys()
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_ran_runs_after_the_conversion(tmp_path: Path, name: str) -> None:
     source = write(CASES[name], tmp_path / "in")
-    assert runs(source) == (name in PROTECTED)
+    assert runs(source) == (name not in CANNOT_RUN)
     convert_tree(source, tmp_path / "out")
     assert runs(tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_edits_break_it(tmp_path: Path, name: str) -> None:
+    source = write(CASES[name], tmp_path)
+    for file, old, new in WRONG[name]:
+        text = (source / file).read_text()
+        assert old in text
+        (source / file).write_text(text.replace(old, new))
+    assert not runs(source)
 
 
 @pytest.mark.parametrize("name", PROTECTED)
