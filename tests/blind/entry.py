@@ -43,7 +43,7 @@ def too_late(sources: Mapping[str, str], changed: set[str]) -> list[str]:
             continue
         run = _Run(modules)
         _walk(path, run)
-        late += run.early
+        late += [early for early in run.early if early in changed]  # else the project has its own way
         if not run.ready and not run.early and (needing := sorted(run.seen & changed)):
             late.append(needing[0])
     return sorted(set(late))
@@ -86,8 +86,10 @@ def _files(node: ast.Import | ast.ImportFrom, path: str, modules: Mapping[str, a
         above = path.split("/")[: -node.level] if node.level else []
         base = ".".join([*above, *([node.module] if node.module else [])])
         names = [base, *(f"{base}.{one.name}".lstrip(".") for one in node.names)]
+    here = path.rpartition("/")[0]  # of a script, which Python looks in first
     for name in names:
         parts = name.split(".")
         for end in range(1, len(parts) + 1):
             stem = "/".join(parts[:end])
-            yield from (file for file in (f"{stem}.py", f"{stem}/__init__.py") if file in modules)
+            beside = [f"{here}/{stem}.py", f"{here}/{stem}/__init__.py"] if here else []
+            yield from (file for file in (f"{stem}.py", f"{stem}/__init__.py", *beside) if file in modules)

@@ -198,7 +198,7 @@ IMPORT = "import torch_npu\n"
 )
 def test_torch_npu_is_imported_before_its_use(main: str, net: str, where: str, late: list[str]) -> None:
     sources = {path: text.format(main=main, net=net, where=where) for path, text in PROJECT.items()}
-    assert entry.too_late(sources, {"lib/net.py"}) == late
+    assert entry.too_late(sources, {"lib/net.py", "lib/where.py", "main.py"}) == late
 
 
 @pytest.mark.parametrize(("key", "late"), [("PrivateUse1", 0), ("hccl", 1)])

@@ -127,7 +127,8 @@ def test_the_package_itself_may_be_the_project(tmp_path: Path) -> None:
         ("bitsandbytes", Severity.ERROR),
         ("grouped_gemm", Severity.ERROR),
         ("composer", Severity.ERROR),
-        ("xformers", Severity.WARNING),
+        ("xformers", Severity.ERROR),
+        ("pynvml", Severity.WARNING),
         ("deepspeed", Severity.INFO),
     ],
 )
@@ -137,6 +138,6 @@ def test_what_the_guide_calls_unsupported_blocks(name: str, severity: Severity) 
     assert finding.hint
 
 
-def test_an_optimizer_that_blocks() -> None:
-    text = "from colossalai.nn.optimizer import HybridAdam\no = HybridAdam(p)\n"
+def test_kernels_that_block() -> None:
+    text = "from numba import cuda\n@cuda.jit\ndef f(x):\n    x[0] = 0\n"
     assert [one.severity for one in said(text, "TP401")] == [Severity.WARNING, Severity.ERROR]

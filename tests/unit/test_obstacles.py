@@ -246,10 +246,94 @@ def test_an_extension_that_is_chosen_and_collects_its_files(otherwise: str, use:
     assert ("unconditionally" in only(result).why) is ("raise" in otherwise and "if" in use)
 
 
-def test_a_kernel_for_all_devices_but_the_cpu_blocks(tmp_path: Path) -> None:
-    use = "def op(x):\n    if x.device.type == 'cpu':\n        return x\n    import plug\n    return plug.f(x)\n"
-    files = built(use)
-    assert only(weigh(tmp_path, files)).state == "blocks"  # an NPU takes the way of CUDA
+@pytest.mark.parametrize(
+    ("test", "state"), [("x.device.type == 'cpu'", "optional"), ("str(x.device) == 'cpu'", "blocks")]
+)
+def test_a_way_for_the_cpu_alone(tmp_path: Path, test: str, state: str) -> None:
+    use = f"def op(x):\n    if {test}:\n        return x\n    import plug\n    return plug.f(x)\n"
+    result = weigh(tmp_path, built(use))
+    assert only(result).state == state  # an NPU takes the way of CUDA, but where the question is edited
+    edited = any(one.fix for one in result.findings if one.code == "TP123")
+    assert edited is (state == "optional")
+
+
+def test_weights_of_bitsandbytes_block(tmp_path: Path) -> None:
+    main = "import torch\nfrom transformers import AutoModel\nm = AutoModel.from_pretrained('x', load_in_8bit={})\n"
+    found = weigh(tmp_path / "on", {"main.py": main.format(True), "requirements.txt": "bitsandbytes\n"})
+    assert (only(found).name, only(found).state) == ("bitsandbytes", "blocks")
+    assert not weigh(tmp_path / "off", {"main.py": main.format(False)}).data["obstacles"]
+
+
+def test_kernels_of_numba_block_and_its_loops_do_not(tmp_path: Path) -> None:
+    loop = "from numba import cuda, jit\n@jit\ndef f(x):\n    return x\nf(1)\n"
+    assert not weigh(tmp_path / "loop", {"main.py": loop}).data["obstacles"]
+    assert only(weigh(tmp_path / "kernel", {"main.py": loop.replace("@jit", "@cuda.jit")})).state == "blocks"
+
+
+def test_sources_of_a_plugin_that_a_list_joins(tmp_path: Path) -> None:
+    build = (
+        "import os\nfrom torch.utils.cpp_extension import load\nsources = ['cuda/a.cpp', 'cuda/a_kernel.cu']\n"
+        "a = load(name='a', sources=[os.path.join('lib', path) for path in sources])\n"
+    )
+    files = {"lib/adam.py": build, "lib/cuda/a_kernel.cu": KERNEL, "run.py": f"from lib import adam\n{MAIN}"}
+    found = only(weigh(tmp_path, files))
+    assert (found.name, found.state, found.kind) == ("a", "blocks", "plugin")
+
+
+@pytest.mark.parametrize(("package", "blocks"), [("flash_attn", True), ("torch_scatter", True), ("nvtx", False)])
+def test_packages_that_cannot_be_used_block(tmp_path: Path, package: str, blocks: bool) -> None:
+    files = {"main.py": f"import torch\nimport {package}\n{package}.f(torch.ones(1))\n"}
+    assert [one.state for one in weigh(tmp_path, files).data["obstacles"]] == ["blocks"] * blocks
+    files = {"main.py": f"import torch\ntry:\n    import {package}\nexcept ImportError:\n    {package} = None\n"}
+    assert all(one.state == "optional" for one in weigh(tmp_path, files).data["obstacles"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "state"),
+    [
+        ("add_argument('--wide', action='store_true')", "optional"),
+        ("add_argument('--wide', type=int, default=1)", "blocks"),
+    ],
+)
+def test_an_option_that_is_off_unless_it_is_given(tmp_path: Path, choice: str, state: str) -> None:
+    main = (
+        f"import argparse\nparser = argparse.ArgumentParser()\nparser.{choice}\nopt = parser.parse_args()\n"
+        "if opt.wide:\n    from net_wide import Net\nelse:\n    from net import Net\nNet()\n"
+    )
+    files = {"net.py": "class Net: pass\n", "net_wide.py": "import tinycudann\nclass Net: pass\n", "main.py": main}
+    assert only(weigh(tmp_path, files)).state == state
+
+
+@pytest.mark.parametrize(("default", "state"), [("'other'", "optional"), ("'wide'", "blocks"), (None, "blocks")])
+def test_a_parameter_that_is_something_else_unless_it_is_given(tmp_path: Path, default: str | None, state: str) -> None:
+    given = f"how={default}" if default else "how"
+    ops = f"def op(x, {given}):\n    if how == 'wide':\n        import plug\n        return plug.f(x)\n    return x\n"
+    assert only(weigh(tmp_path, built(ops))).state == state
+
+
+def test_a_package_beside_the_scripts_is_no_library(tmp_path: Path) -> None:
+    files = {
+        "ops/__init__.py": "import tinycudann\n",
+        "net.py": "import ops\n",
+        "train.py": f"def main(): pass\n{MAIN}",
+    }
+    main = "import sys\nif '--fused' in sys.argv and use_fused:\n    import net\nelse:\n    net = None\n"
+    assert only(weigh(tmp_path / "a", {**files, "train.py": f"{main}{MAIN}"})).state == "optional"
+    setup = "from setuptools import setup\nsetup(name='ops', packages=['ops'])\n"
+    assert only(weigh(tmp_path / "b", {**files, "train.py": f"{main}{MAIN}", "setup.py": setup})).state == "blocks"
+
+
+def test_one_plugin_under_two_names(tmp_path: Path) -> None:
+    load = "from torch.utils.cpp_extension import load\n_backend = load(name='_plug', sources=['csrc/plug.cu'])\n"
+    use = "try:\n    import plug as _backend\nexcept ImportError:\n    from backend import _backend\n"
+    files = {**built(use), "backend.py": load}
+    assert only(weigh(tmp_path, files)).state == "blocks"
+
+
+def test_a_script_beside_the_sources_of_a_plugin_is_apart(tmp_path: Path) -> None:
+    use = "try:\n    import plug\nexcept ImportError:\n    plug = None\n"
+    files = {**built(use), "csrc/launch.py": f"import plug\n{MAIN}"}
+    assert only(weigh(tmp_path, files)).state == "optional"
 
 
 def test_a_switch_that_is_off_by_itself_is_optional(tmp_path: Path) -> None:

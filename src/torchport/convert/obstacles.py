@@ -26,7 +26,8 @@ _WORD = re.compile(rb"\b[A-Za-z_]\w*(?:\.\w+)+\b")
 _NAMING = frozenset({Kind.YAML, Kind.JSON, Kind.SETTINGS})
 _NAMED = 2**20  # bytes of a configuration; a larger one is data
 _EXTENSION = ("TP102", "TP402")
-_KERNEL, _IMPORTED, _LISTED = "TP605", "TP401", "TP604"
+_KERNEL, _USED = "TP605", ("TP401", "TP405")
+_ABOUT_DEVICE = re.compile(r"cuda|gpu|device|npu|fused|fast|avail", re.IGNORECASE)
 _BUILT = " is built by this project from CUDA sources"
 
 Place = tuple[str, int]
@@ -93,7 +94,7 @@ class _Weighing:
         self._python = python
         native = {one.name: _content(one) for one in converted if kind_of(one.name) is Kind.CUDA_SOURCE}
         self._reach: Reach | None = None
-        self._plugins = find_plugins(python)
+        self._plugins = _name_alike(find_plugins(python))
         self._owners = find_owners(self._plugins, native)
 
     def look_for_ways(self, groups: Mapping[tuple[str, str], list[Finding]], named: set[str]) -> None:
@@ -101,6 +102,7 @@ class _Weighing:
         if not self._python:
             return
         names = {name for kind, name in groups if kind in ("plugin", "package") and name.isidentifier()}
+        names |= {one.module for one in self._plugins if one.name in names and one.module.isidentifier()}
         words = re.compile(rb"\b(?:%b)\b" % b"|".join(re.escape(name.encode()) for name in sorted(names)))
         asked = {_path(one) for group in groups.values() for one in group} | {one.path for one in self._plugins}
         asked |= {path for path, data in self._python.items() if names and words.search(data)}
@@ -117,7 +119,8 @@ class _Weighing:
             name = finding.message.removesuffix(_BUILT) if finding.message.endswith(_BUILT) else ""
             near = sorted((abs(one.line - where.line), one.name) for one in self._plugins if one.path == where.path)
             if name or near:
-                return "plugin", name or near[0][1]
+                alike = next((one.name for one in self._plugins if one.module == name), name)
+                return "plugin", alike or near[0][1]
         if "library" in finding.evidence:
             return "package", str(finding.evidence["library"])
         line = "" if finding.code in _EXTENSION else f":{where.line}"
@@ -153,20 +156,21 @@ class _Weighing:
         if state != NEEDED and by_force:
             why += f"; {by_force[0].path}:{by_force[0].line} builds it unconditionally: leave it out of ext_modules"
         severity = None if state == NEEDED else Severity.WARNING if by_force else Severity.INFO
-        return self._spoken("plugin", name, state, place, why, group, severity)
+        at = f"{by_force[0].path}:{by_force[0].line}" if severity is Severity.WARNING else ""
+        return self._spoken("plugin", name, state, place, why, group, severity, at)
 
     def _uses(self, plugin: Plugin) -> list[Use]:
         assert self._reach is not None
         if not plugin.installed:
             return [self._reach.locate(plugin.path, plugin.line)]
-        return self._reach.find_uses(plugin.name)
+        return self._reach.find_uses(plugin.module or plugin.name)
 
     def _is_guarded(self, plugin: Plugin) -> bool:
         assert self._reach is not None
         return bool(self._reach.locate(plugin.path, plugin.line).guard)
 
     def _weigh_package(self, name: str, group: list[Finding]) -> tuple[Obstacle, list[Finding]]:
-        imports = [one for one in group if one.code == _IMPORTED]
+        imports = [one for one in group if one.code in _USED]
         if imports:
             state, place = self._judge([self._locate(one) for one in imports])
             return self._spoken("package", name, state, place, self._reason(state, place), group)
@@ -211,20 +215,23 @@ class _Weighing:
         why: str,
         group: list[Finding],
         severity: Severity | None = None,
+        at: str = "",
     ) -> tuple[Obstacle, list[Finding]]:
-        """The obstacle and its findings, of which the nearest to `place` speaks for all."""
+        """The obstacle and its findings, of which the nearest to `place` speaks for all, or the one `at` a line that
+        alone asks for work."""
         work = describe_work(group)
         if severity is None:
             severity = {NEEDED: Severity.ERROR, APART: Severity.INFO}.get(state, Severity.WARNING)
             if state == OPTIONAL and (kind == "package" or group[0].code in _EXTENSION):
                 severity = Severity.INFO
-        chosen = min(group, key=lambda one: (_place(one) != place, one.code == _KERNEL, one.code != "TP402"))
+        chosen = min(group, key=lambda one: (_place(one) != (at or place), one.code == _KERNEL, one.code != "TP402"))
         what = f"the {kind} {name}" if kind else name
         extra = f" ({work})" if work else ""
         found = []
         for one in group:
             evidence = {**one.evidence, "reach": state}
-            least = max(severity, one.severity, key=list(Severity).index)
+            limit = Severity.INFO if at and _place(one) != at and one.code != _KERNEL else severity
+            least = max(limit, one.severity, key=list(Severity).index)
             if one is not chosen:
                 found.append(dataclasses.replace(one, severity=least, evidence={**evidence, "part_of": name}))
                 continue
@@ -233,6 +240,17 @@ class _Weighing:
                 said = f"{one.message}; {why}"
             found.append(dataclasses.replace(one, severity=least, message=said, evidence=evidence))
         return Obstacle(name, kind or "place", state, place or _place(chosen), why, work, len(group)), found
+
+
+def _name_alike(plugins: list[Plugin]) -> list[Plugin]:
+    """The plugins, with one name for all that one folder builds from the same sources, at install or at run time."""
+    names: dict[tuple[str, tuple[str, ...]], str] = {}
+    found = []
+    for one in plugins:
+        files = tuple(sorted(PurePosixPath(source).name for source in one.sources))
+        name = names.setdefault((str(PurePosixPath(one.path).parent), files), one.name) if files else one.name
+        found.append(dataclasses.replace(one, name=name, module=one.name))
+    return found
 
 
 def describe_work(group: Iterable[Finding]) -> str:
@@ -255,6 +273,8 @@ def _why(state: str, place: str, line: str) -> str:
         if line.startswith("except"):
             return f"optional: {place} is reached after an error alone"
         lost = "the feature, or speed" if line.startswith(("try", "with")) else "speed"
+        if re.match(r"(?:el)?if [\w.]+\.\w+:", line) and not _ABOUT_DEVICE.search(line):
+            lost = "what the option brings"
         return f"optional: {place} goes on without it, lost is {lost}"
     if state == APART:
         return "only tests, benchmarks, examples or CI need it"

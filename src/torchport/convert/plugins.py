@@ -27,6 +27,7 @@ class Plugin:
     line: int
     sources: tuple[str, ...]
     installed: bool
+    module: str = ""  # what it is imported as, where `name` is that of a group
 
 
 def find_plugins(files: Mapping[str, bytes]) -> list[Plugin]:
@@ -59,7 +60,8 @@ def _built(path: str, tree: ast.Module, *, installed: bool) -> Iterator[Plugin]:
             continue
         given = [*call.args, *(word.value for word in call.keywords)]
         sources = [source for one in given for source in _sources(one)]
-        sources += [source for one in given if isinstance(one, ast.Name) for source in lists.get(one.id, ())]
+        names = [node.id for one in given for node in ast.walk(one) if isinstance(node, ast.Name)]
+        sources += [source for name in dict.fromkeys(names) for source in lists.get(name, ())]
         inline = any(word.arg == "cuda_sources" for word in call.keywords)
         name = "" if isinstance(call.func, ast.Name) and call.func.id == "setup" else _name(call)
         function = ast.unparse(call.func).rpartition(".")[2]

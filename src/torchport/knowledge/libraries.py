@@ -29,7 +29,7 @@ class Library:
 
     `knows_npu`: it looks for the NPU itself, so under `torchport run` it must see the NPU, not CUDA. `stand_in`:
     `torchport.standins` has one, which `note` then says. `objects`: what it makes is torch's ("torch"), or has cuda()
-    and to() and no npu() ("to"); empty where it is not known.
+    and to() and no npu() ("to"); empty where it is not known. `monitors`: it only watches the GPU.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Library:
     knows_npu: bool
     stand_in: bool
     objects: str
+    monitors: bool
 
 
 @functools.cache
@@ -68,6 +69,7 @@ def load_libraries() -> Mapping[str, Library]:
             row.get("knows_npu", False),
             row.get("stand_in", False),
             row.get("objects", ""),
+            row.get("monitors", False),
         )
         for name, row in rows.items()
     }

@@ -19,7 +19,7 @@ from torchport.source.names import Binds
 _SEVERITY = {
     Support.WORKS: Severity.INFO,
     Support.PORT: Severity.WARNING,
-    Support.REPLACE: Severity.WARNING,
+    Support.REPLACE: Severity.ERROR,  # nobody can install it, or each use of it fails
     Support.UNSUPPORTED: Severity.ERROR,
 }
 _SAYS = {
@@ -80,7 +80,7 @@ def _import(module: Module, statements: list[ast.stmt], library: Library) -> Fin
 def _severity(module: Module, node: ast.stmt, library: Library) -> Severity:
     if is_optional(module, node):
         return Severity.INFO
-    severity = _SEVERITY[library.status]
+    severity = Severity.WARNING if library.monitors else _SEVERITY[library.status]
     if severity is Severity.ERROR and not module.names.scope_of(node).is_module:
         return Severity.WARNING  # only the function that imports it cannot run
     return severity
@@ -167,7 +167,13 @@ def _report(
     says = "is different" if library.status is Support.WORKS else "is not there"
     otherwise = ", and the script can do without it" if optional else ""
     return RULE.make_finding(
-        module, node, f"{use} {says} on an NPU{otherwise}", hint=library.uses[use], severity=severity, link=library.link
+        module,
+        node,
+        f"{use} {says} on an NPU{otherwise}",
+        hint=library.uses[use],
+        severity=severity,
+        link=library.link,
+        evidence={"library": library.name} if severity is Severity.ERROR else {},
     )
 
 

@@ -39,10 +39,15 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         return
     roles, plain = Roles(module, load_role("device")), PlainWords(module)
     fixed = {module.flow.find(value): value for value, edit in find_device_literals(module) if edit is None}
-    tritons = _tritons_names(module)
+    tritons, own = _tritons_names(module), {module.flow.find(one) for one in _own_words(module)}
+    named = any(roles.proof_of(root) is not Proof.NONE for root in own)
     for node, text in found:
         if module.flow.find(node) in tritons:
             yield _no_device(module, node, text, "it is compared with the name of Triton's backend, which is npu there")
+            continue
+        proof = roles.find_proof(node) if not _STRATEGY.match(text) else Proof.NONE
+        if module.flow.find(node) in own or (named and proof is Proof.NAMED):
+            yield _no_device(module, node, text, "the project's own word for an NPU is 'ascend', beside this one")
             continue
         if roles.is_fixed(node) or (module.flow.find(node) in fixed and fixed[module.flow.find(node)] is not node):
             yield RULE.make_finding(
@@ -54,20 +59,19 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
                 severity=Severity.WARNING,
             )
             continue
-        proof = roles.find_proof(node) if not _STRATEGY.match(text) else Proof.NONE
         if proof is Proof.NONE and not _is_choice(module, node):
             if not _is_of_another_rule(module, node):
                 reason = "" if _STRATEGY.match(text) else plain.explain_word(node)
                 yield _no_device(module, node, text, reason)
             continue
-        named = proof is Proof.NAMED
+        is_named = proof is Proof.NAMED
         yield RULE.make_finding(
             module,
             node,
             f"the device {text!r} is {'npu' + text[4:]!r} on the NPU",
             [_edit(module, node, text) if style is Style.NPU else _agnostic(module, node, text)],
-            hint="Only the name says that this is a device: check it." if named else _option_hint(module, node),
-            safety=Safety.REVIEW if named else Safety.SAFE,
+            hint="Only the name says that this is a device: check it." if is_named else _option_hint(module, node),
+            safety=Safety.REVIEW if is_named else Safety.SAFE,
         )
 
 
@@ -81,11 +85,17 @@ def _tritons_names(module: Module) -> set[Hashable]:
     return found
 
 
+def _own_words(module: Module) -> Iterator[ast.Constant]:
+    """The words of projects that call an NPU "ascend"."""
+    return (one for one in module.iter_nodes(ast.Constant) if one.value == "ascend")
+
+
 def find_device_literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
     """Every value that is spelled as a CUDA device, with the edit that makes it one of the NPU; None where it cannot be
     edited, as the key of `dict(cuda=...)`."""
     for node, text in _literals(module):
         yield node, _edit(module, node, text)
+    yield from ((word, None) for word in _own_words(module))
     for call in module.iter_nodes(ast.Call):
         if module.resolve_name(call.func) == "builtins.dict" and any(
             keyword.arg == "cuda" for keyword in call.keywords

@@ -17,7 +17,7 @@ from torchport.source.names import Binding, Binds
 
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 _NAMES_CUDA = re.compile(rb"cuda|nccl", re.IGNORECASE)
-_BUILDERS = re.compile(r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAExtension|CUDA_HOME|CppExtension)\Z")
+_BUILDERS = re.compile(r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAExtension|CUDA_HOME)\Z")
 _SOURCE = re.compile(r"\.cuh?\Z|\bnvcc\b")
 _COMPILER = re.compile(r"(?:\A|_)cuda_(?:version|home)\Z|(?:\A|_)nvcc(?:\Z|_)", re.IGNORECASE)
 # A compiled module by its name: selective_scan_cuda, _C, _ext, fused_kernels; is_cuda is a question.
@@ -53,17 +53,52 @@ def find_kernel_guards(module: Module) -> list[tuple[int, int]]:
     return [find_span(module, nodes) for nodes in found if nodes]
 
 
+def find_cpu_ways(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
+    """The questions for the CPU that decide between code for every device and a CUDA kernel, and whether one that is
+    true leads to the kernel: `if x.device.type == "cpu": return native(x)` before it."""
+    search = _Search(module)
+    for test, body, other in _branches(module):
+        questions = list(_ask_for_cpu(test))
+        if not questions or not other:
+            continue
+        opens, rest = search.opens_kernel(body), search.opens_kernel(other)
+        way = body if rest else other
+        if opens is not rest and not isinstance(way[0], ast.Raise):
+            yield from ((one, opens) for one, asks_for_others in questions if asks_for_others is opens)
+
+
+def _ask_for_cpu(test: ast.expr, negated: bool = False) -> Iterator[tuple[ast.Compare, bool]]:
+    """The comparisons of a device with "cpu", and whether each is true for the other devices."""
+    match test:
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _ask_for_cpu(value, negated)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _ask_for_cpu(operand, not negated)
+        case ast.Compare(
+            left=ast.Attribute(attr="type", value=ast.Attribute(attr="device") | ast.Name(id="device")),
+            ops=[ast.Eq() | ast.NotEq() as how],
+            comparators=[ast.Constant(value="cpu")],
+        ):
+            yield test, isinstance(how, ast.NotEq) is not negated
+
+
 def _choices(module: Module) -> Iterator[tuple[ast.expr, _Nodes, _Nodes]]:
-    """Each condition with the nodes that it opens if it is true and the nodes that run otherwise; `not x` and
-    `x != "cuda"` as the opposite."""
+    """The branches, with `not x` and `x != "cuda"` as the opposite."""
+    for test, body, other in _branches(module):
+        yield _turned(test, body, other)
+
+
+def _branches(module: Module) -> Iterator[tuple[ast.expr, _Nodes, _Nodes]]:
+    """Each condition with the nodes that it opens if it is true and the nodes that run otherwise."""
     for choice in module.iter_nodes(ast.IfExp):
-        yield _turned(choice.test, [choice.body], [choice.orelse])
+        yield choice.test, [choice.body], [choice.orelse]
     for one in module.iter_nodes(ast.If):
         rest: _Nodes = one.orelse
         if not rest and leaves(one):
             block = module.find_block(one)
             rest = block[block.index(one) + 1 :]
-        yield _turned(one.test, one.body, rest)
+        yield one.test, one.body, rest
 
 
 def _turned(test: ast.expr, body: _Nodes, other: _Nodes) -> tuple[ast.expr, _Nodes, _Nodes]:
@@ -88,6 +123,10 @@ class _Search:
         if not self._reaches([test, *opened], depth) or self._reaches(other, depth):
             return False
         return not (other and isinstance(other[0], ast.Raise))
+
+    def opens_kernel(self, nodes: _Nodes) -> bool:
+        """Whether the nodes build or use a kernel."""
+        return self._reaches(nodes, 0)
 
     def _of_file(self, module: Module) -> _Search:
         return self._files.get(module) or _Search(module, self)

@@ -49,6 +49,20 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield from _keyword(module, call, keyword, has_ray=has_ray)
     for pairs in module.iter_nodes(ast.Dict):
         yield from _in_dict(module, pairs)
+    for item in module.iter_nodes(ast.Subscript) if has_ray else ():
+        match item:
+            case ast.Subscript(
+                value=ast.Call(func=ast.Attribute(attr="get_accelerator_ids")), slice=ast.Constant(value="GPU") as word
+            ):
+                edit = module.string_edit(word, "GPU", "NPU") if style is Style.NPU else None
+                yield RULE.make_finding(
+                    module,
+                    item,
+                    "ray gives an NPU's numbers under NPU",
+                    [edit],
+                    safety=Safety.SAFE,
+                    severity=Severity.INFO,
+                )
 
 
 def _keyword(module: Module, call: ast.Call, keyword: ast.keyword, *, has_ray: bool) -> Iterator[Finding]:
@@ -61,14 +75,24 @@ def _keyword(module: Module, call: ast.Call, keyword: ast.keyword, *, has_ray: b
         and root not in ("torch", "builtins")
     ):
         message, hint = _TRUE[word]
-        decided = constant is True  # else when it runs
-        yield RULE.make_finding(module, value, message, hint=hint, severity=None if decided else Severity.INFO)
+        yield _switched(module, value, message, hint, on=constant is True)
     elif word == "optim" and isinstance(constant, str) and OF_BITSANDBYTES.fullmatch(constant):
         yield RULE.make_finding(module, value, f"the optimizer {constant} is bitsandbytes'", hint=OPTIMIZER)
     elif has_ray and word in _OF_RAY and constant not in (0, False) and _is_rays(module, call, root):
         yield RULE.make_finding(module, value, _OF_RAY[word], hint=RAY)
     elif has_ray and word in _TAKES_RESOURCES and isinstance(value, ast.Dict) and _asks_for_gpus(value):
         yield RULE.make_finding(module, value, "ray is asked for GPUs", hint=RAY)
+
+
+def _switched(module: Module, value: ast.expr, message: str, hint: str, *, on: bool) -> Finding:
+    """The finding on a switch that is `on`, or that is decided when the program runs. Nothing loads weights of
+    bitsandbytes on an NPU."""
+    if not on:
+        return RULE.make_finding(module, value, message, hint=hint, severity=Severity.INFO)
+    if hint is BITSANDBYTES:
+        evidence = {"library": "bitsandbytes"}
+        return RULE.make_finding(module, value, message, hint=hint, severity=Severity.ERROR, evidence=evidence)
+    return RULE.make_finding(module, value, message, hint=hint)
 
 
 def _is_rays(module: Module, call: ast.Call, root: str) -> bool:
@@ -87,8 +111,7 @@ def _in_dict(module: Module, pairs: ast.Dict) -> Iterator[Finding]:
         word = key.value if isinstance(key, ast.Constant) else None
         constant = value.value if isinstance(value, ast.Constant) else None
         if isinstance(word, str) and word in _TRUE and constant is True:
-            message, hint = _TRUE[word]
-            yield RULE.make_finding(module, value, message, hint=hint)
+            yield _switched(module, value, *_TRUE[word], on=True)
         elif word == "optim" and isinstance(constant, str) and OF_BITSANDBYTES.fullmatch(constant):
             yield RULE.make_finding(module, value, f"the optimizer {constant} is bitsandbytes'", hint=OPTIMIZER)
 
@@ -112,6 +135,7 @@ RULE = Rule(
         b"8bit",
         b"32bit",
         b"get_gpu_ids",
+        b"get_accelerator_ids",
     ),
     check=check_module,
     rewrites=(),

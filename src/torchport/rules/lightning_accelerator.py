@@ -22,13 +22,14 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     if not starts or _has_transfer(module):
         return
     message = "lightning has no accelerator for the NPU"
+    place = find_keyword(starts[0], "accelerator") or starts[0]
     if style is not Style.NPU:
         hint = "Import torch_npu.contrib.transfer_to_npu where the script runs on an NPU, and only there."
-        yield RULE.make_finding(module, starts[0], message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT)
+        yield RULE.make_finding(module, place, message, hint=hint, severity=Severity.WARNING, safety=Safety.REPORT)
         return
     yield RULE.make_finding(
         module,
-        starts[0],
+        place,
         message + ": torch_npu's transfer_to_npu is imported, which makes its GPU accelerator use the NPU",
         [_insertion(module)],
         hint="It redirects torch.cuda in the whole process. torch_npu answers no device capability by itself, which "

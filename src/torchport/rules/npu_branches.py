@@ -17,11 +17,11 @@ from torchport.rules.branches import find_span, is_negated, leaves
 from torchport.rules.roles import asks_torch
 from torchport.source.module import Module
 from torchport.source.names import Binds
-from torchport.source.siblings import NPU_WORD, find_paired, names_device
+from torchport.source.siblings import NPU_WORD, find_paired, names_device, names_npu
 
 _NPU = re.compile(NPU_WORD)
-_NPU_BYTES = re.compile(NPU_WORD.encode())
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
+_CUDA_BYTES = re.compile(rb"[cC][uU][dD][aA]|[nN][cC][cC][lL]")
 _DEVICE = re.compile(r"cuda|gpu|npu|nccl|hccl|ascend", re.IGNORECASE)
 
 _Nodes = Sequence[ast.AST]
@@ -35,7 +35,7 @@ def find_npu_ranges(module: Module) -> list[tuple[int, int]]:
     if module.text.path in module.project.paired_files:
         return [(0, len(module.text.data))]
     found: list[_Nodes] = []
-    if _names_npu(module):
+    if names_npu(module.text.data):
         chains = list(_chains(module))
         tests = [test for parts in chains for test, _ in parts if isinstance(test, ast.expr)]
         values = [*npu_flags.list_siblings_of_npu(module), *npu_flags.list_deciding_values(module, tests)]
@@ -75,15 +75,11 @@ def _is_named_by_importers(module: Module, name: str) -> bool:
     return outside is not None and any(name.encode() in outside.read_bytes(one) for one in importers)
 
 
-def _names_npu(module: Module) -> bool:
-    return _NPU_BYTES.search(module.text.data) is not None
-
-
 def _asked_by_importers(module: Module) -> Iterator[_Nodes]:
     """The flags of this file by which another file that imports it chooses between CUDA and the NPU."""
     outside, path = module.project.outside, module.text.path
     importers = module.project.importers.get(path, ())
-    if outside is None or not importers:
+    if outside is None or not importers or not _CUDA_BYTES.search(module.text.data):
         return
     flags: dict[str, list[_Nodes]] = {}
     for name in module.names.scopes[module.tree].bindings:
@@ -95,7 +91,7 @@ def _asked_by_importers(module: Module) -> Iterator[_Nodes]:
     words = re.compile(rb"\b(?:%b)\b" % b"|".join(re.escape(name.encode()) for name in flags))
     for name in sorted(importers):
         data = outside.read_bytes(name)
-        importer = outside.load_module(name, module) if _NPU_BYTES.search(data) and words.search(data) else None
+        importer = outside.load_module(name, module) if words.search(data) and names_npu(data) else None
         if importer is None:
             continue
         tests = [test for parts in _chains(importer) for test, _ in parts if isinstance(test, ast.expr)]
@@ -122,7 +118,7 @@ def _chains(module: Module) -> Iterator[list[_Part]]:
     found += ([(case.pattern, case.body) for case in match.cases] for match in module.iter_nodes(ast.Match))
     found += _sequences(module)
     for parts in found:
-        if any(test is not None and _says_npu(module, test) for test, _ in parts) or _ends_with_npu(module, parts):
+        if any(test is not None and _asks_for_npu(module, test) for test, _ in parts) or _ends_with_npu(module, parts):
             yield parts
 
 
@@ -228,8 +224,8 @@ def _others(module: Module, parts: list[_Part]) -> Iterator[_Nodes]:
     swapped = False  # `if not is_npu_available():` guards the other devices, and the NPU's part follows
     for test, body in parts:
         for_npu = swapped or (test is None and _ends_with_npu(module, parts))
-        if test is not None and _says_npu(module, test):
-            negated = is_negated(test)
+        if test is not None and _asks_for_npu(module, test):
+            negated = is_negated(test) or _asks_for_none(test)
             for_npu, swapped = not negated, negated
         elif test is not None and not swapped:
             yield [test]
@@ -268,6 +264,11 @@ def _beside(module: Module) -> Iterator[_Nodes]:
         imports = [one for one in guarded.body if isinstance(one, ast.Import | ast.ImportFrom)]
         if any(_says_npu(module, one) for one in imports) or _asks_torch(module, guarded.body):
             yield from (handler.body for handler in guarded.handlers)
+    for assignment in module.iter_nodes(ast.Assign):  # torch.Tensor.cuda = torch.Tensor.npu
+        if _says_npu(module, assignment.value) and not _CUDA.search(module.get_source(assignment.value)):
+            yield from (
+                [one] for one in assignment.targets if isinstance(one, ast.Attribute) and _is_cuda_only(module, [one])
+            )
     for text in module.iter_nodes(ast.Constant):  # "cpu:gloo,cuda:nccl,npu:hccl"
         if isinstance(text.value, str) and "," in text.value and _says_npu(module, text):
             yield [text]
@@ -291,6 +292,26 @@ def _opened_by_siblings(module: Module) -> Iterator[_Nodes]:
             continue
         if any(binding.how is Binds.IMPORT for binding in owner.bindings[test.id]):
             yield choice.body if isinstance(choice, ast.If) else [choice.body]
+
+
+def _asks_for_npu(module: Module, test: ast.expr | ast.pattern) -> bool:
+    """Whether a condition names the NPU, or asks for what an import of torch_npu brings, here or in another file:
+    `amp is not None` after `from torch_npu.npu import amp`."""
+    if _says_npu(module, test):
+        return True
+    outside = module.project.outside
+    for name in npu_flags.name_flags(module, [test]) if isinstance(test, ast.expr) and outside is not None else ():
+        found = outside.locate_in_project(module.text.path, name) if outside is not None else None
+        other = outside.load_module(found[0], module) if outside is not None and found and len(found[1]) == 1 else None
+        if other is not None and found is not None:
+            bindings = other.names.scopes[other.tree].bindings.get(found[1][0], ())
+            if any(one.how is Binds.IMPORT and one.target.startswith("torch_npu.") for one in bindings):
+                return True
+    return False
+
+
+def _asks_for_none(test: ast.expr | ast.pattern) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and ast.unparse(test).endswith(" None")
 
 
 def _says_npu(module: Module, node: ast.AST) -> bool:

@@ -64,10 +64,18 @@ class PlainWords:
                 return "the text of an error"
             case ast.keyword(arg=str(name)) if name in _SHOWN:
                 return "a text that is shown"
+            case ast.Subscript(slice=word) if word is inner and f"--{_text(word)}" in self._options:
+                return "the name of an option"  # vars(args)["cuda"]
             case ast.Call():
                 return self._argument(above, inner)
             case _:
                 return ""
+
+    @functools.cached_property
+    def _options(self) -> frozenset[str]:
+        """The options that the file gives a command line."""
+        calls = self._module.iter_nodes(ast.Call)
+        return frozenset(_text(word) for call in calls if _is_add_argument(call) for word in call.args)
 
     @functools.cached_property
     def _builds(self) -> bool:
@@ -183,3 +191,11 @@ def _is_exception(name: str) -> bool:
         return True
     kind = getattr(builtins, name.removeprefix("builtins."), None)
     return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+def _is_add_argument(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

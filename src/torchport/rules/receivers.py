@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from torchport.knowledge.libraries import MOVED, TORCH, load_libraries
+from torchport.source.definitions import ANY_CLASS
 from torchport.source.module import Module
 from torchport.source.names import Binds
 
@@ -62,8 +63,8 @@ class Receivers:
     @functools.cached_property
     def _is_exposed(self) -> bool:
         """Whether the file names a class of the project that has the attribute: its objects may be here."""
-        words = set(re.findall(r"\w+", self._module.text.text))
-        return not words.isdisjoint(self._module.project.find_classes_with(self._attribute))
+        classes = self._module.project.find_classes_with(self._attribute)
+        return ANY_CLASS in classes or not classes.isdisjoint(re.findall(r"\w+", self._module.text.text))
 
     @functools.cached_property
     def _meets_moved(self) -> bool:

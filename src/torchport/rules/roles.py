@@ -130,9 +130,12 @@ class Roles:
                 if name.id.endswith("s"):  # devices = ["cuda:0", "cuda:1"]
                     yield ("elements", module.flow.find(name)), Proof.NAMED
         for dictionary in module.iter_nodes(ast.Dict):
-            for key, value in zip(dictionary.keys, dictionary.values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str) and self._tells(key.value):
+            for key, value in _items(dictionary):
+                if self._tells(key):
                     yield value, Proof.NAMED
+            said = [one.value for one in dictionary.values if isinstance(one, ast.Constant)]
+            if any(isinstance(word, str) and word.startswith("--") and self._tells(_plain(word)) for word in said):
+                yield from ((value, Proof.NAMED) for key, value in _items(dictionary) if key == "default")
             if role.name == "device":
                 yield from self._table(dictionary)
         if role.name == "device":
@@ -226,12 +229,28 @@ class Roles:
     def _option(self, call: ast.Call) -> Iterator[tuple[Hashable, Proof]]:
         words = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
         for word in words:
-            name = str(word).lstrip("-").replace("-", "_")
+            name = _plain(str(word))
             if self._tells(name):
+                for keyword in call.keywords:
+                    made = self._module.names.find_definition(keyword.value) if keyword.arg == "type" else None
+                    if isinstance(made, ast.FunctionDef):  # what it gives is the option
+                        yield ("returns", made), Proof.NAMED
                 option = self._module.flow.make_option_key(name)
                 yield option, Proof.NAMED
                 if name.endswith("s"):
                     yield ("elements", self._module.flow.find(option)), Proof.NAMED
+
+
+def _plain(option: str) -> str:
+    """The name of an option of the command line."""
+    return option.lstrip("-").replace("-", "_")
+
+
+def _items(dictionary: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
+    """The entries of a dictionary with a text as their key."""
+    for key, value in zip(dictionary.keys, dictionary.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            yield key.value, value
 
 
 def asks_torch(module: Module, call: ast.Call) -> bool:

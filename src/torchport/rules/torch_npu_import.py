@@ -20,6 +20,7 @@ from torchport.source.names import Scope
 
 _ASKS_FOR_ITS_NAME = re.compile(rb"^if\b[^:]*\b__name__\b", re.MULTILINE)
 # At the beginning of a line: a loop or block, a call, a value other than a logger, or several statements.
+_TESTS = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test)\.py$")  # pytest imports them
 _DOES_SOMETHING = re.compile(
     rb"^(?:(?:for|while|with)\b"
     rb"|(?!(?:def|class|from|if|elif|assert|raise|del|except|async)\b)\w[^\n=(#]*\("
@@ -85,7 +86,7 @@ def may_be_started(data: bytes, path: str, project: Definitions) -> bool:
     """
     if data.startswith(b"#!") or _ASKS_FOR_ITS_NAME.search(data):
         return True
-    return path not in project.targets and _DOES_SOMETHING.search(data) is not None
+    return path not in project.targets and (_TESTS.search(path) or _DOES_SOMETHING.search(data)) is not None
 
 
 def _starts_library(module: Module) -> bool:
@@ -97,6 +98,8 @@ def _is_run(module: Module) -> bool:
     """Whether the file is no module of others and does something when it is executed, so that it is a script."""
     if module.text.path in module.project.targets:
         return False
+    if _TESTS.search(module.text.path):
+        return True
     works = ast.For | ast.While | ast.With
     return any(
         isinstance(statement, works)

@@ -25,10 +25,16 @@ _DEFINES = re.compile(
     rb"|self\.(cuda)[ \t]*=[ \t]*(?:lambda\b|(?:functools\.)?partial\())",
     re.MULTILINE,
 )
+# result.is_cuda = ...: of an object of any class, which is no tensor, since a tensor's cannot be assigned.
+_ASSIGNS = re.compile(rb"^[ \t]+(?!self\b)\w+\.is_cuda[ \t]*=[^=]", re.MULTILINE)
+ANY_CLASS = "*"
 IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|[^\r\n]*)|import[ \t]+([^\r\n#;]*))", re.MULTILINE
 )
 
+# The name of a distribution in setup.py: setup(name="torch_sparse"), or setup(**settings) with it in a dictionary.
+_INSTALLS = re.compile(rb"\b(?:setuptools|distutils)\b")
+_DISTRIBUTION = re.compile(rb"""\bname['"]?[ \t]*[=:][ \t]*['"]([A-Za-z][\w.-]*)['"]""")
 _EXTENSION = re.compile(rb"""\bCUDAExtension\(\s*(?:name\s*=\s*)?['"]([\w.]+)['"]""")
 
 
@@ -102,6 +108,8 @@ def collect_definitions(sources: Iterable[bytes], own: frozenset[str] = frozense
     imported: set[bytes] = set()
     extensions: set[str] = set()
     for data in sources:
+        if b"setup(" in data and _INSTALLS.search(data):  # the package that the project installs
+            own |= {name.decode().replace("-", "_") for name in _DISTRIBUTION.findall(data, data.index(b"setup("))[:1]}
         if b"CUDAExtension" in data:
             extensions.update(match[1].decode().rpartition(".")[2] for match in _EXTENSION.finditer(data))
         for match in IMPORT.finditer(data):
@@ -116,6 +124,8 @@ def collect_definitions(sources: Iterable[bytes], own: frozenset[str] = frozense
             around = [name for start, name, _ in classes if start < match.start()]
             if around:
                 found[(match[1] or match[2] or match[3]).decode()].add(around[-1])
+        if b"is_cuda" in data and _ASSIGNS.search(data):
+            found["is_cuda"].add(ANY_CLASS)
     for names in found.values():
         grown = -1
         while grown != len(names):

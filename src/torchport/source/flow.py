@@ -76,6 +76,11 @@ _ABOUT_ELEMENTS = (
 )
 
 
+def _takes_apart(node: ast.AST) -> bool:
+    """Whether this is `device, backend = choose()`."""
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Call)
+
+
 class Flow(Equivalence):
     """Value classes of one file; its keys are expressions, and tuples that name what is no expression."""
 
@@ -88,7 +93,7 @@ class Flow(Equivalence):
             if type(node) in _CONNECTED:
                 self._connect(node)
         unite_declared_values(self, names, classes)
-        containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS)]
+        containers = [node for node in names.nodes if isinstance(node, _ABOUT_ELEMENTS) or _takes_apart(node)]
         for _ in range(_ROUNDS):
             for node in containers:
                 self._connect_elements(node)
@@ -354,6 +359,10 @@ class Flow(Equivalence):
                     self.unite(("item", container, index), item)
                     if isinstance(item, ast.Starred):
                         self.unite(("elements", container), ("elements", self.find(item.value)))
+            case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Call() as given):  # device, backend = choose()
+                if not any(isinstance(part, ast.Starred) for part in parts):
+                    for index, part in enumerate(parts):
+                        self.unite(("item", self.find(given), index), part)
             case ast.For() | ast.AsyncFor() | ast.comprehension():
                 self._connect_loop(node.target, node.iter)
             case ast.Yield() if node.value is not None:

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Set
 
 from torchport.source.definitions import IMPORT
-from torchport.source.siblings import NPU_WORD
+from torchport.source.siblings import NPU_NAME
 
 # What conversion turns into something that only torch_npu brings.
 _USES = re.compile(
     rb"""\btorch\.cuda\b|from[ \t]+torch[ \t]+import[^\r\n]*\bcuda\b|\.(?:is_)?cuda\b|['"](?:cuda\b|nccl['"])"""
 )
-_KNOWS_NPU = re.compile(NPU_WORD.encode())
+_KNOWS_NPU = re.compile(NPU_NAME.encode())
 _COMMENT = re.compile(rb"#[^\r\n]*")
 
 
@@ -27,7 +27,7 @@ class Imports:
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
         self._of[name] = list(dict.fromkeys(find_imported_names(data)))
-        if _KNOWS_NPU.search(data):
+        if b"npu" in data.lower() and _KNOWS_NPU.search(data):
             return  # it has a path of its own for the NPU, or brings torch_npu itself
         if (b"cuda" in data or b"nccl" in data) and _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
             self._using.add(name)

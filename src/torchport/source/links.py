@@ -14,11 +14,11 @@ from collections.abc import Hashable, Iterator
 from torchport.source.module import Module
 from torchport.source.names import Binds, Scope
 
-# ("name", file, word, ...): a variable of a module or an attribute of its class; ("returns", file, word, ...) and
-# ("param", file, word, ..., index or name): of a function, or of a class when it is called; ("elements", file, word,
-# ...), ("values", file, word, ...) and ("item", file, word, ..., index or key): of a container, which is ("uniform",
-# file, word, ...) where all its elements mean the same; ("option", name): an attribute of an object of which only that
-# is known.
+# ("name", file, word, ...): a variable of a module or an attribute of its class; ("returns", file, word, ...),
+# ("returned", file, word, ..., index) and ("param", file, word, ..., index or name): of a function, or of a class when
+# it is called; ("elements", file, word, ...), ("values", file, word, ...) and ("item", file, word, ..., index or key):
+# of a container, which is ("uniform", file, word, ...) where all its elements mean the same; ("option", name): an
+# attribute of an object of which only that is known.
 Key = tuple[str | int, ...]
 Link = tuple[Hashable, Key]
 
@@ -65,6 +65,15 @@ class _Links:
         self._flow = module.flow
         self._scope = module.names.scopes[module.tree]
 
+    @functools.cached_property
+    def _counts(self) -> dict[ast.AST, int]:
+        """How many values a function gives at most: `return device, backend`."""
+        found: dict[ast.AST, int] = {}
+        for given in self._module.iter_nodes(ast.Return):
+            if isinstance(given.value, ast.Tuple) and (function := self._flow.function_around(given)) is not None:
+                found[function] = max(found.get(function, 0), len(given.value.elts))
+        return found
+
     # -- what the file gives to others -------------------------------------------------------------------------
 
     def link_exports(self) -> Iterator[Link]:
@@ -94,6 +103,8 @@ class _Links:
 
     def _function(self, words: tuple[str, ...], function: _Function, *, skip: int = 0) -> Iterator[Link]:
         yield ("returns", function), ("returns", self._path, *words)
+        for index in range(self._counts.get(function, 0)):
+            yield ("item", self._flow.find(("returns", function)), index), ("returned", self._path, *words, index)
         yield from self._parameters(words, function, skip)
 
     def _parameters(self, words: tuple[str, ...], function: _Function, skip: int) -> Iterator[Link]:
@@ -236,6 +247,10 @@ class _Links:
             return
         path, words = found
         yield node, ("returns", path, *words)
+        above = self._module.get_parent(node)
+        if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple):  # a, b = f()
+            for index, _ in enumerate(above.targets[0].elts):
+                yield ("item", self._flow.find(node), index), ("returned", path, *words, index)
         for index, argument in enumerate(node.args):
             if isinstance(argument, ast.Starred):
                 break

@@ -25,16 +25,21 @@ _PART = re.compile(
     r"|is not None|is None|TYPE_CHECKING|find_spec|environ|getenv|== ?['\"](?:True|true|1|on|ON|yes)['\"]",
     re.IGNORECASE,
 )
-_OTHERWISE = re.compile(r"^not\b|\bis None\b|!= ?['\"]cuda|== ?['\"](?:ref|torch|native|naive|python|eager)")
-_ON_CPU = re.compile(r"== ?['\"]cpu['\"]|\bis_cpu\b")  # an NPU takes the other way, as CUDA does
+_OTHERWISE = re.compile(
+    r"^not\b|\bis None\b|!= ?['\"]cuda|\.device\.type == ['\"]cpu|== ?['\"](?:ref|torch|native|naive|python|eager)"
+)
+# An NPU takes the other way, as CUDA does; conversion edits `x.device.type == "cpu"` (TP123) and nothing else of it.
+_ON_CPU = re.compile(r"(?<!\.device\.type )== ?['\"]cpu['\"]|\bis_cpu\b")
 _CAUGHT = re.compile(r"ImportError|ModuleNotFound|Exception|RuntimeError|OSError|AttributeError|NameError")
 _APART = re.compile(
-    r"(?:^|/)(?:tests?|testing|unit_?tests?|benchmarks?|bench|profiling|examples?|samples?|demos?|docs?|docker|ci|\.\w+)/"
+    r"(?:^|/)(?:tests?|testing|unit_?tests?|csrc|benchmarks?|bench|profiling|examples?|samples?|demos?|docs?|docker|ci|\.\w+)/"
     r"|(?:^|/)(?:test_[^/]*|[^/]*_tests?|unit_?tests?|conftest|bench(?:mark)?_?[^/]*|[^/]*_bench(?:mark)?)\.py$"
 )
 _INSTALL = re.compile(r"(?:^|/)setup\.py$")
 _MAIN = re.compile(r"__name__\s*==\s*['\"]__main__['\"]")
 _LOADS = re.compile(rb"importlib|import_module|__import__|pkgutil|listdir|glob|scandir|iterdir")
+# An option that is off unless it is given: add_argument("--ff", action="store_true").
+_SWITCH = re.compile(rb"""add_argument\(\s*(?:['"]-\w+['"],\s*)?['"]--([\w-]+)['"][^()]*['"]store_true['"]""")
 _DEEPEST = 6  # re-exports that a name is followed through
 
 
@@ -95,6 +100,7 @@ class Reach:
                 self._unread.add(path)
         for file in self._files.values():
             _bind(file)
+        self.switches = {word.decode().replace("-", "_") for data in files.values() for word in _SWITCH.findall(data)}
         self._references: dict[Node, list[Reference]] = {}
         for path, file in self._files.items():
             try:
@@ -210,7 +216,10 @@ class Reach:
             path for path in self._paths if not _INSTALL.search(path)
         ]
         roots: list[Node] = []
-        starts = any(_MAIN.search(files[path].decode("utf-8", "replace")) for path in ours)
+        scripts = [path for path in ours if _MAIN.search(files[path].decode("utf-8", "replace"))]
+        starts = bool(scripts)
+        # Nobody installs it, and it is started by scripts beside its packages: these are no libraries of their own.
+        is_library = "setup.py" in self._paths or all("/" in path for path in scripts)
         if "setup.py" in self._paths:  # installing is a start, too
             ours.append("setup.py")
         for path in ours or list(self._paths):
@@ -224,7 +233,7 @@ class Reach:
             elif path not in imported and not (starts and self._is_dead(path, files)):
                 # a script, or a part of a library that users import
                 roots += [(path, ""), *((path, name) for name in sorted(file.defined))]
-            elif path.endswith("__init__.py") and path.count("/") == 1:
+            elif is_library and path.endswith("__init__.py") and path.count("/") == 1:
                 roots.append((path, ""))
         for word in sorted(named):
             module, _, name = word.rpartition(".")
@@ -345,6 +354,7 @@ class _Walk:
         self._reach = reach
         self._path = path
         self._file = reach._files[path]
+        self._defaults: dict[str, object] = {}  # of the parameters of the functions around
 
     def statements(self, body: list[ast.stmt], node: str, guard: int) -> None:
         for statement in body:
@@ -364,15 +374,19 @@ class _Walk:
                     self.expression(mark, node, guard)
                 if any(isinstance(mark, ast.Call) for mark in one.decorator_list) and not node:
                     self._refer(node, (self._path, inner), one.lineno, guard)  # a registry may hand it out
+                outer, self._defaults = self._defaults, self._defaults | _defaults(one)
                 rest = [part for part in ast.iter_child_nodes(one) if part not in one.decorator_list]
                 for part in rest:
                     if not isinstance(part, ast.stmt):
                         self.expression(part, inner, guard)
                 # Where it is defined behind a guard, that says nothing of those who call it.
                 self.statements(one.body, inner, guard if not inner or node else 0)
+                self._defaults = outer
             case ast.If():
                 self.expression(one.test, node, guard)
                 ways = _ways(one, guard)
+                if self._is_off(one.test):
+                    ways = (guard or one.lineno, ways[1])
                 self.statements(one.body, node, ways[0])
                 self.statements(one.orelse, node, ways[1])
             case ast.Try():
@@ -403,6 +417,19 @@ class _Walk:
                         self.statements(part.body, node, guard)
                     else:
                         self.expression(part, node, guard)
+
+    def _is_off(self, test: ast.expr) -> bool:
+        """Whether nobody takes a branch who does not ask for it: an option, a parameter that is something else."""
+        match test:
+            case ast.Attribute(attr=name, value=ast.Name()):
+                return name in self._reach.switches
+            case ast.Name(id=name):
+                return self._defaults.get(name) is False
+            case ast.BoolOp(op=ast.And(), values=values):
+                return any(map(self._is_off, values))
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=str() as value)]):
+                return isinstance(self._defaults.get(name), str) and self._defaults[name] != value
+        return False
 
     def expression(self, one: ast.AST, node: str, guard: int) -> None:
         match one:
@@ -495,6 +522,21 @@ def _ways(one: ast.If, guard: int) -> tuple[int, int]:
         return guard, guard
     another = bool(one.orelse)
     return (one.lineno if another or _returns(one.body) or part else guard), guard
+
+
+def _defaults(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> dict[str, object]:
+    """The constants that the parameters of a function are where nobody gives them; None for the others."""
+    if isinstance(one, ast.ClassDef):
+        return {}
+    every = [*one.args.posonlyargs, *one.args.args]
+    given = dict(zip([each.arg for each in every][::-1], one.args.defaults[::-1], strict=False))
+    given |= {
+        each.arg: value
+        for each, value in zip(one.args.kwonlyargs, one.args.kw_defaults, strict=True)
+        if value is not None
+    }
+    names = [each.arg for each in (*every, *one.args.kwonlyargs)]
+    return {name: value.value if isinstance(value := given.get(name), ast.Constant) else None for name in names}
 
 
 def _returns(body: list[ast.stmt]) -> bool:

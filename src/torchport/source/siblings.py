@@ -10,9 +10,17 @@ from collections.abc import Collection, Iterable, Iterator
 # A word of CUDA's, and the words that projects write in its place for an Ascend NPU.
 _NPU = ("npu", "ascend", "ascend_npu")
 _WORDS = {"cuda": _NPU, "gpu": _NPU, "nvidia": _NPU, "nccl": ("hccl",)}
-# A word that begins with npu, also in the middle of a name in mixed case: "input" has none.
-NPU_WORD = r"(?i:(?<![A-Za-z])npu|hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z])(?:NPU|Npu)(?![a-z])"
+# A word that begins with npu: "input" has none. And with other names of it, also in the middle of a name in mixed case.
+NPU_NAME = r"(?i:(?<![A-Za-z])npu)"
+NPU_WORD = rf"{NPU_NAME}|(?i:hccl|ascend(?!ing|ant|ed|s\b))|(?<=[a-z])(?:NPU|Npu)(?![a-z])"
+_NPU_BYTES = re.compile(NPU_WORD.encode())
 _WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
+
+
+def names_npu(data: bytes) -> bool:
+    """Whether a source names the NPU."""
+    small = data.lower()  # far quicker than the pattern, which most files need not be searched for
+    return (b"npu" in small or b"hccl" in small or b"ascend" in small) and _NPU_BYTES.search(data) is not None
 
 
 def names_device(name: str) -> bool:
