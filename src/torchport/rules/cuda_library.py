@@ -29,6 +29,7 @@ _SAYS = {
     Support.UNSUPPORTED: "does not exist on an NPU",
 }
 
+_ANOTHER_DEVICE = re.compile(r"""['"](?:mlu|xpu|hpu|musa|mtia|mps|tpu|xla)\b|\bis_(?:mlu|xpu|hpu|musa|mps|tpu)_""")
 _ASKS = re.compile(r"available|installed|find_spec|has_|TYPE_CHECKING", re.IGNORECASE)
 
 
@@ -185,8 +186,10 @@ def is_optional(module: Module, node: ast.AST) -> bool:
     """Whether the script asks first (`if is_x_available()`) or goes on without (`try: import x`)."""
     inner: ast.AST = node
     for above in module.names.iter_ancestors(node):
-        if isinstance(above, ast.If) and inner in above.body and _ASKS.search(ast.unparse(above.test)):
-            return True
+        if isinstance(above, ast.If) and inner in above.body:
+            test = ast.unparse(above.test)
+            if _ASKS.search(test) or _ANOTHER_DEVICE.search(test):
+                return True
         if isinstance(above, ast.Try) and inner in above.body:
             caught = " ".join(ast.unparse(handler.type) if handler.type else "Exception" for handler in above.handlers)
             if re.search("ImportError|ModuleNotFound|Exception", caught):

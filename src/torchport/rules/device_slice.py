@@ -69,11 +69,23 @@ def _find_bound(module: Module, cut: ast.Subscript) -> tuple[ast.Constant | None
             texts = _texts(other)
             if any(text.startswith("cuda") and len(text) == upper.value for text in texts):
                 return upper, len(texts) == 1
+    whole = not isinstance(lower, ast.expr) or (isinstance(lower, ast.Constant) and lower.value == 0)
+    if whole and isinstance(upper, ast.Constant) and upper.value == _WORDS[0] and _is_device_type(module, cut):
+        return upper, True  # torch.autocast(device_type=device[:4])
     # `[4:]` is the number of an NPU: it stays, or a second conversion would cut it again.
     number = isinstance(lower, ast.Constant) and type(lower.value) is int and lower.value == _WORDS[-1]
     if upper is None and number and isinstance(lower, ast.Constant) and _is_text(module, cut):
         return lower, True
     return None, False
+
+
+def _is_device_type(module: Module, cut: ast.Subscript) -> bool:
+    """Whether torch is given what is cut as the type of a device."""
+    above = module.get_parent(cut)
+    if isinstance(above, ast.keyword):
+        return above.arg == "device_type"
+    called = module.resolve_name(above.func) if isinstance(above, ast.Call) and cut in above.args[:1] else None
+    return called in ("torch.autocast", "torch.amp.autocast", "torch.device")
 
 
 def _is_position(node: ast.expr | None) -> bool:
@@ -124,6 +136,10 @@ RULE = Rule(
     check=check_module,
     rewrites=(
         ("if str(x.device)[:4] == 'cuda':\n    pass\n", "if str(x.device)[:3] == 'npu':\n    pass\n"),
+        (
+            "import torch\nd = 'cuda:1'\nm.to(torch.device(d))\nwith torch.autocast(device_type=d[:4]):\n    pass\n",
+            "import torch\nd = 'npu:1'\nm.to(torch.device(d))\nwith torch.autocast(device_type=d[:3]):\n    pass\n",
+        ),
         ("if str(x.device)[0:5] == 'cuda:':\n    pass\n", "if str(x.device)[0:4] == 'npu:':\n    pass\n"),
         (
             "import torch\nd = 'cuda:1'\nx = torch.ones(1, device=d)\nn = int(d[5:])\n",

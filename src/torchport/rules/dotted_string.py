@@ -31,6 +31,8 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             continue
         if _is_annotation(module, constant):
             yield from _names(module, constant, style, Safety.SAFE)
+        elif text == "torch.cuda" and _is_replaced(module, constant):
+            yield from _names(module, constant, style, Safety.REVIEW)
         elif _WHOLE.fullmatch(text) and not _TYPE.fullmatch(text):
             if _is_replaced(module, constant):
                 yield from _names(module, constant, style, Safety.REVIEW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
@@ -11,6 +12,8 @@ from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
 from torchport.source.module import Module
 
+# An option of the script that is called so; `params` may be a tensor.
+_OPTIONS = re.compile(r"(?:self\.)?_?(?:args|opts?|options|flags|config|conf|cfg|hparams|settings)", re.IGNORECASE)
 _SCRIPTED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
 
 
@@ -21,7 +24,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for node in module.iter_nodes(ast.Attribute):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.resolve_name(node) is not None:
             continue
-        if _is_answer(node.value):
+        if _is_answer(node.value) or _OPTIONS.fullmatch(module.get_source(node.value)):
             continue
         owner = receivers.resolve_owner(node.value)
         if owner is Owner.UNKNOWN:
@@ -124,6 +127,7 @@ RULE = Rule(
         "class Q:\n    is_cuda = True\n    def f(self):\n        return self.is_cuda\n",
         "class Q:\n    def __init__(self):\n        self.is_cuda = True\nq = Q()\nprint(q.is_cuda)\n",
         "x.is_npu\n",
+        "import torch\ndef f(config):\n    return 'run' if config.is_cuda else 'wait'\n",
         "is_cuda = True\nprint(is_cuda)\n",
         "(x.device.type == y).is_cuda\n",
     ),

@@ -24,6 +24,7 @@ FLAGS = re.compile(
 _OF_MODULES = frozenset(
     {"parameters", "named_parameters", "state_dict", "load_state_dict", "named_modules", "zero_grad"}
 )
+_MODES = frozenset({"train", "eval"})  # of a module, behind a call of cuda()
 _WRAPPERS = (".DistributedDataParallel", ".DataParallel", ".FullyShardedDataParallel")
 # Python's own functions that give back what they are given, or a copy.
 _HANDED_ON = frozenset({"copy.copy", "copy.deepcopy"})
@@ -98,6 +99,8 @@ class Receivers:
             names.add(ast.unparse(node))
         above = module.get_parent(node)
         while isinstance(above, ast.Attribute | ast.Call):  # net = Net().cuda().train()
+            if isinstance(above, ast.Attribute) and above.attr in _OF_MODULES | _MODES:
+                return True
             above = module.get_parent(above)
         if isinstance(above, ast.Assign):
             names |= {ast.unparse(target) for target in above.targets}

@@ -205,13 +205,17 @@ class _Declarations:
     def _fixture_parameters(self, function: _Definition, decorator: ast.Call) -> None:
         """`@pytest.fixture(params=["cpu", "cuda"])`: what `request.param` is in it."""
         for keyword in decorator.keywords:
-            if keyword.arg == "params" and isinstance(keyword.value, ast.List | ast.Tuple):
+            given = keyword.value
+            if isinstance(given, ast.Name):  # params=available_devices
+                bound = [one.value for one in self._names.find_bindings(given)]
+                given = bound[0] if len(bound) == 1 and bound[0] is not None else given
+            if keyword.arg == "params" and isinstance(given, ast.List | ast.Tuple):
                 asked = [
                     node
                     for node in ast.walk(function)
                     if isinstance(node, ast.Attribute) and node.attr == "param" and _last(node.value) == "request"
                 ]
-                values = [elt.args[0] if isinstance(elt, ast.Call) and elt.args else elt for elt in keyword.value.elts]
+                values = [elt.args[0] if isinstance(elt, ast.Call) and elt.args else elt for elt in given.elts]
                 self._flow.unite(("param", function), *asked, *values)
 
     def unite_fixtures(self) -> None:

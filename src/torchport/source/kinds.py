@@ -64,7 +64,7 @@ def kind_of(path: str) -> Kind | None:
     folders = PurePath(path).parts[:-1] if suffix in (".txt", ".in") else ()
     if any(_OF_REQUIREMENTS.fullmatch(folder.lower()) for folder in folders):
         return Kind.PACKAGES
-    if name.startswith(("Dockerfile", "Containerfile")):
+    if name.startswith(("Dockerfile", "Containerfile")) or name in ("dockerfile", "containerfile"):
         return Kind.DOCKER
     if name in _MAKEFILES or name.startswith("Makefile."):
         return Kind.SHELL

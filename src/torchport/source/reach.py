@@ -98,8 +98,11 @@ class Reach:
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self._files[path] = _File(ast.Module([], []))
                 self._unread.add(path)
+        self.settings: dict[str, set[str]] = {}  # the texts that names of modules are given at their top level
         for file in self._files.values():
             _bind(file)
+            for name, value in _settings(file.tree):
+                self.settings.setdefault(name, set()).add(value)
         self.switches = {word.decode().replace("-", "_") for data in files.values() for word in _SWITCH.findall(data)}
         self._references: dict[Node, list[Reference]] = {}
         for path, file in self._files.items():
@@ -387,6 +390,8 @@ class _Walk:
                 ways = _ways(one, guard)
                 if self._is_off(one.test):
                     ways = (guard or one.lineno, ways[1])
+                elif self._is_on(one.test):
+                    ways = (guard, ways[1])
                 self.statements(one.body, node, ways[0])
                 self.statements(one.orelse, node, ways[1])
             case ast.Try():
@@ -429,6 +434,13 @@ class _Walk:
                 return any(map(self._is_off, values))
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=str() as value)]):
                 return isinstance(self._defaults.get(name), str) and self._defaults[name] != value
+        return False
+
+    def _is_on(self, test: ast.expr) -> bool:
+        """Whether a branch is taken unless somebody asks for another: BACKEND = "flash_attn" decides on it."""
+        match test:
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[ast.Constant(value=str() as value)]):
+                return self._defaults.get(name) == value or value in self._reach.settings.get(name, ())
         return False
 
     def expression(self, one: ast.AST, node: str, guard: int) -> None:
@@ -522,6 +534,13 @@ def _ways(one: ast.If, guard: int) -> tuple[int, int]:
         return guard, guard
     another = bool(one.orelse)
     return (one.lineno if another or _returns(one.body) or part else guard), guard
+
+
+def _settings(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for one in tree.body:
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str() as value)):
+                yield name, value
 
 
 def _defaults(one: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> dict[str, object]:
