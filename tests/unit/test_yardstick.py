@@ -194,6 +194,14 @@ def test_a_fault_that_drowns_in_noise_leaves_it_open_where_the_port_is_as_far_aw
     assert "would not notice 1 % of one layer's gradient" in data["reason"]
 
 
+def test_a_fault_that_changes_nothing_is_not_noticed(judge):
+    unchanged = 1 / noise(5e-3)(12, 2) - 1  # rounding takes the fault back
+    data = judge(run(device="npu"), faulty(size=5e-3, gradient=unchanged))
+    row = data["controls"]["rows"][1]
+    assert all(one["error"] > 0 for one in row["noticed"])
+    assert "would not notice 1 % of one layer's gradient" in data["reason"]
+
+
 def test_a_fault_is_not_taken_for_rounding(judge):
     """Else the faults themselves would widen the bounds of the steps after them."""
     data = judge(run(device="npu", gradient=lambda step, number: 1.005 if step == 15 and number == 2 else 1.0))

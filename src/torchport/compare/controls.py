@@ -199,7 +199,7 @@ def _noticed(
         for place, (error, allowed) in enumerate(zip(pair.errors, pair.allowed, strict=True)):
             if reference[key].at[place] == step:
                 bound = min(allowed, _closer(fault, key, error, pair.noise, place, yardstick, worst))
-                if error > bound or bound < allowed:
+                if error > bound:
                     found.append(Noticed(key[0], reference[key].name, error, bound))
                 break
     found.sort(key=lambda row: row.allowed / row.error if row.error else math.inf)
