@@ -89,7 +89,8 @@ def _files(node: ast.Import | ast.ImportFrom, path: str, modules: Mapping[str, a
     here = path.rpartition("/")[0]  # of a script, which Python looks in first
     for name in names:
         parts = name.split(".")
-        for end in range(1, len(parts) + 1):
-            stem = "/".join(parts[:end])
-            beside = [f"{here}/{stem}.py", f"{here}/{stem}/__init__.py"] if here else []
+        for length in range(1, len(parts) + 1):
+            stem = "/".join(parts[:length])
+            places = [here, "src"] if here else ["src"]
+            beside = [f"{place}/{stem}{end}" for place in places for end in (".py", "/__init__.py")]
             yield from (file for file in (f"{stem}.py", f"{stem}/__init__.py", *beside) if file in modules)

@@ -15,7 +15,7 @@ from torchport.findings import Finding, Location, Safety, Severity
 from torchport.rules import Rule, Style, list_rules
 from torchport.rules.files import TextFile, file_rules
 from torchport.rules.files.unexplained_words import RULE as _WORDS_RULE
-from torchport.rules.kernel_guards import find_kernel_guards
+from torchport.rules.kernel_guards import find_capability_tests, find_kernel_guards
 from torchport.rules.lightning_accelerator import find_lightning_devices
 from torchport.rules.npu_branches import find_npu_ranges, is_in_ranges
 from torchport.rules.torch_npu_import import may_be_started
@@ -29,6 +29,7 @@ from torchport.source.text import UTF_16, SourceError, SourceText
 UNEXPLAINED = _UNEXPLAINED_RULE.code
 KEPT_FOR_NPU = "this stays as it is: the NPU has a branch of its own beside it"
 KEPT_FOR_FALLBACK = "this stays as it is: it opens a CUDA kernel, which stays off on the NPU, and the other code runs"
+KEPT_FOR_CAPABILITY = "this stays as it is, and false on the NPU: it asks for the compute capability of a CUDA device"
 KEPT_FOR_LIGHTNING = "this stays as it is: lightning's device is called cuda on the NPU, too (transfer_to_npu)"
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
@@ -158,6 +159,7 @@ def _inspect(module: Module, style: Style, ignore: frozenset[str]) -> list[Findi
     found: list[Finding] = []
     ignored: list[Finding] = []
     kept = [(KEPT_FOR_NPU, find_npu_ranges(module)), (KEPT_FOR_FALLBACK, find_kernel_guards(module))]
+    kept.append((KEPT_FOR_CAPABILITY, find_capability_tests(module)))
     if style is Style.NPU:
         kept.append((KEPT_FOR_LIGHTNING, find_lightning_devices(module)))
     for rule in list_rules():

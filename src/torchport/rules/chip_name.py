@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 from collections.abc import Hashable, Iterator
 
@@ -26,9 +27,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     names = _names(module)
     if not names:
         return
+    asks = False
     for compare in module.iter_nodes(ast.Compare):
         operands = [compare.left, *compare.comparators]
         if any(_is_name(module, operand, names) for operand in operands):
+            asks = True
             yield from _words(module, operands)
     for call in module.iter_nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr in _METHODS:
@@ -41,7 +44,9 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             yield from _words(module, words)
     for table, key in _lookups(module):
         if _is_name(module, key, names):
-            yield from _words(module, [word for word in table.keys if word is not None])
+            for one in _words(module, [word for word in table.keys if word is not None]):
+                # Where the name is compared as well, that decides what the table is asked for.
+                yield dataclasses.replace(one, severity=Severity.INFO) if asks else one
 
 
 def _lookups(module: Module) -> Iterator[tuple[ast.Dict, ast.expr]]:

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from torchport.knowledge.libraries import Support, load_libraries
 from torchport.rules import npu_flags
 from torchport.rules.branches import find_span, is_negated, leaves
 from torchport.source.module import Module
@@ -17,7 +18,10 @@ from torchport.source.names import Binding, Binds
 
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 _NAMES_CUDA = re.compile(rb"cuda|nccl", re.IGNORECASE)
-_BUILDERS = re.compile(r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAExtension|CUDA_HOME)\Z")
+_BUILDERS = re.compile(
+    r"torch\.utils\.cpp_extension\.(?:load|load_inline|CUDAExtension|CUDA_HOME)\Z|mmcv\.utils\.(?:ext_loader\.)?load_ext\Z"
+)
+_CAPABILITY = frozenset({"torch.cuda.get_device_capability", "torch.cuda.get_device_properties"})
 _SOURCE = re.compile(r"\.cuh?\Z|\bnvcc\b")
 _COMPILER = re.compile(r"(?:\A|_)cuda_(?:version|home)\Z|(?:\A|_)nvcc(?:\Z|_)", re.IGNORECASE)
 # A compiled module by its name: selective_scan_cuda, _C, _ext, fused_kernels; is_cuda is a question.
@@ -26,6 +30,7 @@ _COMPILED = re.compile(
     r"\A_C\Z|_ext\Z|_kernels?\Z"
 )
 _LIBRARIES = frozenset({"cupy", "pycuda", "pynvml", "tensorrt", "cuda"})
+_UNUSABLE = (Support.REPLACE, Support.UNSUPPORTED)
 _DEEPEST = 6  # calls on the way from a condition to a kernel
 _REACHED = -1  # in place of the number of calls after which nothing was found
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -51,6 +56,17 @@ def find_kernel_guards(module: Module) -> list[tuple[int, int]]:
         if not ours & set(npu_flags.list_flags(module, test)):
             found += npu_flags.list_deciding_values(module, [test])
     return [find_span(module, nodes) for nodes in found if nodes]
+
+
+def find_capability_tests(module: Module) -> list[tuple[int, int]]:
+    """Byte ranges of the conditions that ask for CUDA and for its compute capability, which an NPU has not: with
+    torch.npu in both, the second would raise where the first was false."""
+    found = []
+    for test in module.iter_nodes(ast.BoolOp) if b"get_device_" in module.text.data else ():
+        names = {module.resolve_name(node.func) for node in ast.walk(test) if isinstance(node, ast.Call)}
+        if "torch.cuda.is_available" in names and not names.isdisjoint(_CAPABILITY):
+            found.append(find_span(module, [test]))
+    return found
 
 
 def find_cpu_ways(module: Module) -> Iterator[tuple[ast.Compare, bool]]:
@@ -167,10 +183,10 @@ class _Search:
             case ast.Constant(value=str() as text):
                 return _SOURCE.search(text) is not None
             case ast.Import(names=names):
-                return any(self._is_compiled(alias.name) for alias in names)
+                return any(self._is_compiled(alias.name) or self._is_unusable(alias.name) for alias in names)
             case ast.ImportFrom(names=names, module=source, level=level):
                 base = "." * level + (source or "")
-                return any(
+                return self._is_unusable(base) or any(
                     self._is_compiled(f"{base}{'' if base.endswith('.') else '.'}{alias.name}") for alias in names
                 )
             case ast.Call(func=function):
@@ -214,11 +230,19 @@ class _Search:
         if not words or words[0] == "torch":
             return False
         project = self._module.project
-        if any(word in project.extensions for word in words) or (not target.startswith(".") and words[0] in _LIBRARIES):
+        if any(word in project.extensions for word in words):
+            return True
+        if not target.startswith(".") and words[0] in _LIBRARIES:
             return True
         if not any(_COMPILED.search(word) for word in words):
             return False
         return project.outside is None or project.outside.locate_in_project(self._module.text.path, target) is None
+
+    def _is_unusable(self, target: str) -> bool:
+        """Whether an import brings a package that nobody can use on an NPU."""
+        top = target.partition(".")[0]
+        library = load_libraries().get(top)
+        return library is not None and library.status in _UNUSABLE and not self._module.project.has_package(top)
 
     def _is_called(self, function: ast.expr, depth: int) -> bool:
         """Whether a call leads to a kernel: of a builder, or of a function of the project that reaches one."""

@@ -41,6 +41,10 @@ class Mention:
     severity: Severity = Severity.WARNING
 
 
+# Methods that optimizers outside of torch call (torch 2.13): they do nothing without a CUDA graph.
+_OF_OPTIMIZERS = frozenset({"_cuda_graph_capture_health_check"})
+
+
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every mention without a proof; those of which another rule speaks are taken out afterwards."""
     for mention in find_mentions(module):
@@ -124,6 +128,13 @@ class _Seen:
             return Mention(node, node.attr, f"{root} is spoken of where it is imported")
         if name is not None and _has_rows(name):
             return Mention(node, node.attr, f"what is used of {name} is spoken of where it is used")
+        if name is not None and name.startswith("pytest.mark."):
+            return Mention(node, node.attr, "the name of a test's mark")
+        held = node.value.attr if isinstance(node.value, ast.Attribute) else ""
+        if held in load_libraries():  # self.pynvml.nvmlShutdown()
+            return Mention(node, node.attr, f"{held} is spoken of where it is imported")
+        if node.attr in _OF_OPTIMIZERS:
+            return Mention(node, node.attr, "of torch.optim.Optimizer, where it asks for CUDA first")
         if root != "torch" and node.attr in self._defined:
             return Mention(node, node.attr, self._defined[node.attr])
         what = name or f".{node.attr}"

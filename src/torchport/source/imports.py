@@ -139,7 +139,7 @@ def _resolve(importer: str, module: str, index: Mapping[str, list[str]], files: 
     beside = [found for found in tops if _folder(found) == here]
     folders = {_folder(found) for found in beside or packages}
     if not folders:  # a folder without __init__.py
-        folders = {""}
+        folders = {"", "src"}
     for folder in folders:
         yield from _on_the_way(folder, parts, files)
 
