@@ -58,6 +58,13 @@ def test_a_module_is_found_without_importing_it(folder: Path, name: str, file: s
     assert (launch.script, launch.module, launch.kind) == (folder / file, name, "module")
 
 
+def test_a_module_in_folders_without_init(tmp_path: Path) -> None:
+    (tmp_path / "projects/adder").mkdir(parents=True)
+    (tmp_path / "projects/adder/main.py").write_text("1/0")
+    launch = parse_launch(["projects.adder.main"], module=True, folder=tmp_path, environ={})
+    assert launch.script == tmp_path / "projects/adder/main.py"
+
+
 @pytest.mark.parametrize("name", ["pkg.absent", "absent", "pkg.train.more", "", ".train", "pkg", "train.py"])
 def test_a_module_that_is_not_there(folder: Path, name: str) -> None:
     with pytest.raises(TorchportError, match=r"there is no module|without a __main__"):

@@ -79,8 +79,11 @@ def test_a_library_in_the_root_of_the_project(tmp_path: Path) -> None:
 def test_without_a_project_only_the_folder_of_the_script(tmp_path: Path) -> None:
     write(tmp_path, MINGPT)
     assert set(names(tmp_path, "projects/adder/adder.py")) == {"projects/adder/adder.py", "projects/adder/local.py"}
-    # Found through PYTHONPATH it is still outside of the project.
-    assert "mingpt/model.py" not in names(tmp_path, "projects/adder/adder.py", path=["."])
+    # A folder that PYTHONPATH names and that the script lies in is the user's own; another may be a library's.
+    assert "mingpt/model.py" in names(tmp_path, "projects/adder/adder.py", path=["."])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mingpt").rename(tmp_path / "other" / "mingpt")
+    assert "other/mingpt/model.py" not in names(tmp_path, "projects/adder/adder.py", path=["other"])
 
 
 def test_not_following(tmp_path: Path) -> None:
@@ -282,6 +285,18 @@ def test_a_script_that_adds_to_its_path_has_a_wider_project(tmp_path: Path, line
     found = find_project_files(script, module=False, folder=folder, follow=True, path=())
     assert find_root(script, folder) == (tmp_path if wider else folder)
     assert {file.name for file in found} == ({"task.py", "data.py", "model.py"} if wider else {"task.py", "data.py"})
+
+
+@pytest.mark.parametrize(("module", "path"), [(False, ".."), (False, "ABOVE"), (True, "")])
+def test_modules_by_pythonpath_and_of_python_m_are_the_projects(tmp_path: Path, module: bool, path: str) -> None:
+    write(
+        tmp_path,
+        {"p/lib/net.py": "", "p/work/train.py": "from lib.net import Net\nimport data\n", "p/work/data.py": ""},
+    )
+    script, folder = tmp_path / "p/work/train.py", tmp_path / ("p" if module else "p/work")
+    entries = [path.replace("ABOVE", str(tmp_path / "p"))] if path else []
+    found = find_project_files(script, module=module, folder=folder, follow=True, path=entries)
+    assert {file.name for file in found} == {"train.py", "net.py"} | (set() if module else {"data.py"})
 
 
 def test_a_marked_project_is_not_widened_but_its_own_folders_are_looked_in(tmp_path: Path) -> None:

@@ -47,10 +47,9 @@ def _find(name: str, places: Sequence[str]) -> ModuleSpec | None:
             spec = importlib.util.find_spec(first)  # finders that an editable installation brings
         except (ImportError, ValueError):
             spec = None
-    full = first
     for part in rest:
         if spec is None or spec.submodule_search_locations is None:
             return None
-        full = f"{full}.{part}"
-        spec = PathFinder.find_spec(full, list(spec.submodule_search_locations))
+        # By its last word: a folder without __init__.py looks for the package around it in sys.modules.
+        spec = PathFinder.find_spec(part, list(spec.submodule_search_locations))
     return spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -31,26 +32,28 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     if not follow:
         return [script]
     folder = folder.resolve()
-    root = find_root(script, folder)
-    first = folder if module else script.parent
     entries = [folder / entry for entry in path if entry]
+    root = find_root(script, folder, [*entries, *([folder] if module else [])])
+    first = folder if module else script.parent
     installed = [root.parent] if root.parent.name in INSTALLED else []
     places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src", *installed)))
     packages = _packages_of(script, *(installed or [first])) if module else []
     return _closure([script, *packages], places, folder, lambda found: _is_of_project(found, root))
 
 
-def find_root(script: Path, folder: Path) -> Path:
+def find_root(script: Path, folder: Path, given: Sequence[Path] = ()) -> Path:
     """The folder of the project of a script that is started in `folder`: `project_root`, and if nothing marks it, the
-    folder that also holds those which the script adds to `sys.path` and imports from."""
+    folder that also holds those from which the script imports by `sys.path`: the ones that it adds, and of `given` (the
+    entries of PYTHONPATH, and the current folder for `python -m`) those that it lies in: others may be libraries."""
     root, tree = project_root(script), parse_file(script)
     if is_marked(root):
         return root
     tops = {name.partition(".")[0] for name, level in _imported(tree) if not level} - {""}
-    for place in find_added_folders(tree, script.resolve(), folder.resolve()):
+    places = [place.resolve() for place in given if root.is_relative_to(place.resolve())]
+    for place in (*find_added_folders(tree, script.resolve(), folder.resolve()), *places):
         if any((place / f"{top}.py").is_file() or (place / top).is_dir() for top in tops):
             both = Path(os.path.commonpath((root, place)))
-            if both != both.parent and both != Path.home():
+            if both not in (both.parent, Path.home(), Path(tempfile.gettempdir())):
                 root = both
     return root
 

@@ -96,8 +96,11 @@ class Plan:
     @property
     def root(self) -> Path:
         """The project: the nearest folder at or above the script that has a .git or a pyproject.toml, else the
-        script's own with the folders that it adds to `sys.path` (`find_root`)."""
-        return self.project or (self.folder if self.script is None else find_root(self.script, self.folder))
+        script's own with the folders of `sys.path` that it imports from (`find_root`)."""
+        if self.project is not None or self.script is None:
+            return self.project or self.folder
+        given = [Path(entry) for entry in self.path]
+        return find_root(self.script, self.folder, [*given, *([self.folder] if self.launch.module else [])])
 
     def list_viewed_folders(self) -> list[Path]:
         """The folders of the user's that each run gets a view of: the current one and the project, or the one that
