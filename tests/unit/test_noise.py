@@ -246,3 +246,18 @@ def test_what_a_run_declared(tmp_path):
     )
     assert roundoff.read_declared_formats(virtual) == {}
     assert roundoff.read_declared_formats(chip) == {"convolution": "hf32", "matmul": "float16"}
+
+
+def test_masks_among_the_weights_stay(tmp_path):
+    found = seen(
+        tmp_path / "weights",
+        """
+from torchport.record.noise import own_generator, perturb_weights
+mask = torch.tensor([0.0, 1.0, 1.0])
+keep("mask", perturb_weights(torch, mask, own_generator(torch, 1)))
+weight = torch.rand(100, generator=torch.Generator().manual_seed(1))
+keep("places", places(weight, perturb_weights(torch, weight, own_generator(torch, 1))))
+""",
+    )
+    assert found["mask"][0][0] == [0, 1, 1]
+    assert set(found["places"][0][0]) == {1}

@@ -25,7 +25,7 @@ from typing import Any
 
 from torchport.record import quiet, releases, snapshot
 from torchport.record.names import list_parameters
-from torchport.record.noise import own_generator, perturb_by_ulp
+from torchport.record.noise import own_generator, perturb_weights
 from torchport.record.recording import Journal
 
 # A spoilt weight differs by so much at least, and by no more than `OWN` before it is spoilt
@@ -258,7 +258,7 @@ class EqualStart:
                 return
 
     def _moved(self, value: Any) -> Any:
-        return perturb_by_ulp(self._torch, value, self._noise) if value.is_floating_point() else value
+        return perturb_weights(self._torch, value, self._noise)
 
 
 def find_part(tensor: Any) -> Any:

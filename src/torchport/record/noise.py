@@ -34,6 +34,14 @@ def perturb_by_ulp(torch: Any, value: Any, draws: Any) -> Any:
     return torch.where(exact, value, torch.nextafter(value, towards))
 
 
+def perturb_weights(torch: Any, value: Any, draws: Any) -> Any:
+    """A parameter or buffer, moved by `perturb_by_ulp`; one of whole numbers alone stays, since code may rely on them:
+    a mask of ones and zeros that it turns into an index."""
+    if not value.is_floating_point() or bool((value == value.round()).all()):
+        return value
+    return perturb_by_ulp(torch, value, draws)
+
+
 class Noise:
     """Moves the floating-point outputs of each module call that makes no other module call.
 
