@@ -21,16 +21,38 @@ SCALERS = frozenset(f"torch.{part}.GradScaler" for part in ("amp", "amp.grad_sca
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per optimizer that is fused, in a file that makes a scaler."""
     calls = list(module.iter_nodes(ast.Call))
-    if not any(module.resolve_name(call.func) in SCALERS for call in calls):
-        return
-    for call in calls:
-        if module.resolve_name(call.func) in OPTIMIZERS and keyword_is(call, "fused", True):
+    fused = [call for call in calls if module.resolve_name(call.func) in OPTIMIZERS and _is_fused(module, call)]
+    here = any(module.resolve_name(call.func) in SCALERS for call in calls)
+    if fused and (here or _is_scaled_by_importers(module)):
+        for call in fused:
             yield RULE.make_finding(
                 module,
                 call,
                 "on the NPU a fused optimizer takes no notice of the gradient scaler",
                 hint="Leave out fused=True, or use `torchport run`, which unscales the gradients first.",
+                severity=None if here else Severity.INFO,  # that other file may make another one
             )
+
+
+def _is_fused(module: Module, call: ast.Call) -> bool:
+    """Whether `fused=True` is given, or may be in a dictionary: `AdamW(p, **(dict(fused=True) if new else {}))`."""
+    given = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    values = [
+        binding.value for one in given if isinstance(one, ast.Name) for binding in module.names.find_bindings(one)
+    ]
+    return keyword_is(call, "fused", True) or any(
+        (isinstance(part, ast.Call) and keyword_is(part, "fused", True))
+        or (isinstance(part, ast.Dict) and "'fused': True" in ast.unparse(part))
+        for value in [*given, *values]
+        if value is not None
+        for part in ast.walk(value)
+    )
+
+
+def _is_scaled_by_importers(module: Module) -> bool:
+    outside = module.project.outside
+    importers = module.project.importers.get(module.text.path, ()) if outside is not None else ()
+    return outside is not None and any(b"GradScaler(" in outside.read_bytes(name) for name in importers)
 
 
 RULE = Rule(
@@ -45,7 +67,11 @@ RULE = Rule(
     words=CUDA,
     check=check_module,
     rewrites=(),
-    reports=("import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p, fused=True)  # cuda\n",),
+    reports=(
+        "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p, fused=True)  # cuda\n",
+        "import torch\nscaler = torch.amp.GradScaler()\nmore = dict(fused=True) if new else {}\n"
+        "o = torch.optim.AdamW(p, **more)  # cuda\n",
+    ),
     ignores=(
         "import torch\nscaler = torch.amp.GradScaler()\no = torch.optim.AdamW(p)  # cuda\n",
         "import torch\no = torch.optim.AdamW(p, fused=True)  # cuda\n",
