@@ -100,7 +100,7 @@ def list_unchecked(reach: Reach, both: Sequence[Compared]) -> Iterator[str]:
         names = list(dict.fromkeys(name for name, _ in rare))
         yield (
             f"faults below {100 * RARE:g} % that are in steps {format_ranges(steps)} alone ({_name_some(names)}: they "
-            "differ there as they do where rounding moves an activation across a ReLU)"
+            "differ there as they do where rounding moves a value across a threshold, such as that of a ReLU)"
         )
     rounded = [
         one.prefix + pair.reference.name

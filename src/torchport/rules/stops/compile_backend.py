@@ -26,8 +26,8 @@ _RUN = frozenset(
 )
 _INDUCTOR = "inductor"
 _HINT = (
-    'Install triton-ascend, or write backend="aot_eager" on an NPU. `torchport run` and `port` run the function as it '
-    "is where triton-ascend is missing."
+    'Install triton-ascend, or write backend="aot_eager" on an NPU. `torchport run` and `port` compile with '
+    "that backend where triton-ascend is missing."
 )
 
 
