@@ -147,7 +147,7 @@ def judge_exact_faults(reference: Process, control: Process, *, chance: bool) ->
         if planted:
             rows.append(ControlRow(name, words, where=planted[0]["where"], noticed=tuple(noticed[name][:1])))
         else:
-            why = "no weights are made equal" if name == START else "there is no evaluation in the first steps"
+            why = "no weights are made equal" if name == START else "no evaluation was seen in the first steps"
             rows.append(ControlRow(name, words, possible=False, why=why))
     return rows
 

@@ -112,11 +112,13 @@ def describe_controls(data: Comparison) -> Iterator[Line]:
 
 
 def _seen(row: ControlRow, outcome: str) -> str:
-    """What showed a fault; where it was put, if nothing did."""
+    """What showed a fault; where it was put, if nothing did; why there is no place for it."""
     if outcome == "noticed":
         best = row.noticed[0]
         apart = wording.format_difference(best)
         return f", by {_name(best)}{f' {apart}' if apart else ''}"
+    if outcome == "not possible":
+        return f": {row.why}" if row.why else ""
     place = wording.format_fault_place(row) if outcome == "NOT noticed" else ""
     return f" ({place})" if place else ""
 
