@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from test_operator_files import Given, measured, write
 from torchport.compare import precision, replay
 from torchport.compare.culprit import classify_error
 from torchport.errors import TorchportError
+from torchport.record import oracles
 from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Operators
 from torchport.record.operators.tables import Row, Tables
@@ -52,6 +54,14 @@ def test_the_wrong_operator_is_the_only_one(recordings, name):
     assert classify_error(found.first) == "wrong result"
     others = [row.score for row in found.rows if not row.wrong]
     assert max(others) < 10
+
+
+def test_numbers_that_cann_takes_as_float_are_listed():
+    rows = json.loads((RUN.parents[2] / "csrc/opapi/aclnn/signatures.json").read_text("utf-8")).values()
+    narrow = [row for row in rows if any(kind == "float" for kind, *_ in row.get("params") or ())]
+    names = {name.partition(".")[0] for row in narrow for name in row.get("torch") or ()}
+    drawn = {name for name in names if name.startswith("aten::normal")}  # no result is judged
+    assert {name for name in names - drawn if name.startswith("aten::")} == oracles.SINGLE_NUMBERS
 
 
 def test_classes_of_what_is_wrong():

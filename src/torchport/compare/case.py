@@ -76,7 +76,8 @@ def of_spec(spec: Mapping[str, Any], out: Path) -> dict[str, Any]:
 def _finish(described: dict[str, Any], out: Path, *, on_npu: bool, hardware: bool) -> dict[str, Any]:
     found = oracles.find_reference(described["name"], on_npu=on_npu, tanh=False)
     reference = "" if found is None else f"{found.__module__}:{found.__name__}"
-    described |= {"reference": reference, "multiple": MULTIPLE, "declares": hardware}
+    single = on_npu and described["name"] in oracles.SINGLE_NUMBERS
+    described |= {"reference": reference, "multiple": MULTIPLE, "declares": hardware, "single": single}
     write_atomically(out / CALL, json.dumps(described, indent=1).encode())
     text = resources.files("torchport.compare").joinpath("case_test.py").read_text("utf-8")
     write_atomically(out / TEST, text.encode())

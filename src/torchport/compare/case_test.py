@@ -91,6 +91,8 @@ def decode_argument(value: Any, given: Sequence[Any], device: str) -> Any:
 def run_operator(given: Sequence[Any], device: str, *, wide: bool = False) -> list[Any]:
     """What the call gives, flat, then what it writes and gives back in no result."""
     args = [decode_argument(one, given, device) for one in CASE["arguments"]]
+    if CASE.get("single"):  # CANN takes these numbers as a float of C
+        args = tree_map(lambda one: torch.tensor(one).float().item() if isinstance(one, float) else one, args)
     if wide:
         args = tree_map(lambda one: WIDE.get(one, one) if isinstance(one, torch.dtype) else one, args)
     if CASE["reference"] and device == "cpu":

@@ -146,8 +146,7 @@ class Replayer:
         short = call.name.partition("::")[2]
         recorded = self._recorded(call, aftermath)
         size = _bytes(recorded)
-        on_npu = any(one is not None and one.device.startswith("npu") for one in (*call.inputs, *recorded))
-        reference = oracles.find_reference(call.name, on_npu=on_npu, tanh=self._tanh)
+        reference = oracles.find_reference(call.name, on_npu=_is_on_npu(call, recorded), tanh=self._tanh)
         if reference is None and any(word in short for word in RANDOM_WORDS):
             return {"kind": RANDOM, "bytes": size}
         shown = [one for one in recorded if one is not None]
@@ -240,7 +239,8 @@ class Replayer:
     ) -> list[Any]:
         """The results again, in the order of `_recorded`; memory that nobody has written is full of `fill`."""
         torch = self.torch
-        rebuilt = Rebuilt(torch, call, wide, noise, fill)
+        single = call.name in oracles.SINGLE_NUMBERS and _is_on_npu(call, recorded)
+        rebuilt = Rebuilt(torch, call, wide, noise, fill, single=single)
         if reference is not None:
             extra: dict[str, Any] = {}
             code = reference.__code__
@@ -322,6 +322,10 @@ def _flat(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [one for part in value for one in _flat(part)]
     return [value]
+
+
+def _is_on_npu(call: Call, recorded: Sequence[Tensor | None]) -> bool:
+    return any(one is not None and one.device.startswith("npu") for one in (*call.inputs, *recorded))
 
 
 def _same(torch: Any, one: Any, other: Any) -> bool:

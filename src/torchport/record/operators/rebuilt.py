@@ -21,21 +21,27 @@ class Rebuilt:
     """The arguments of one call, with `torch`'s own types.
 
     `args` has a value for each argument of the schema; equal tensors of the recording are one tensor, so that what is
-    written is written for all who see it. Nothing of the recording is changed by what is called with them.
+    written is written for all who see it. With `single` numbers are those of float32. Nothing of the recording is
+    changed by what is called with them.
     """
 
-    def __init__(self, torch: Any, call: Call, wide: bool, noise: float = 0.0, fill: float = 0.0) -> None:
+    def __init__(
+        self, torch: Any, call: Call, wide: bool, noise: float = 0.0, fill: float = 0.0, *, single: bool = False
+    ) -> None:
         self.torch = torch
         self.call = call
         self.wide = wide
         self._noise = noise
         self._fill = fill
+        self._single = single
         self._made: dict[int, Any] = {}
         self.args = [self._value(value) for value in call.arguments]
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._value(one) for one in value]
+        if isinstance(value, float) and self._single:
+            return self.torch.tensor(value, dtype=self.torch.float32).item()
         if not isinstance(value, dict):
             return value
         (kind, what), *_ = value.items()

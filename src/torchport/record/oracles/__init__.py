@@ -61,6 +61,27 @@ FILES = {
 _FILE = {name: file for file, names in FILES.items() for name in names}
 
 
+# Operators of torch with numbers that CANN's functions take as a `float` of C: aclnnApplyAdamWV2's betas, of which
+# 1 - 0.99 is 1e-6 off then, on every chip.
+SINGLE_NUMBERS = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_cdist_backward",
+        "_cdist_forward",
+        "_fused_adamw_",
+        "_fused_sgd_",
+        "_pdist_forward",
+        "cdist",
+        "nan_to_num",
+        "nan_to_num_",
+        "smooth_l1_loss",
+        "smooth_l1_loss_backward",
+        "upsample_nearest1d",
+        "upsample_nearest2d",
+    )
+)
+
+
 # What they say is so on every device; others are of an NPU alone.
 EVERYWHERE = ("dropout",)
 TANH = "gelu"
