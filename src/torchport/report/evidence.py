@@ -112,7 +112,7 @@ def describe_controls(data: Comparison) -> Iterator[Line]:
 
 
 def _seen(row: ControlRow, outcome: str) -> str:
-    """What showed a fault; where it was put, if nothing did; why there is no place for it."""
+    """The quantity that showed a fault; where it was put, if none did; why there is no place for it."""
     if outcome == "noticed":
         best = row.noticed[0]
         apart = wording.format_difference(best)

@@ -21,7 +21,7 @@ class Rebuilt:
     """The arguments of one call, with `torch`'s own types.
 
     `args` has a value for each argument of the schema; equal tensors of the recording are one tensor, so that what is
-    written is written for all who see it. With `single` numbers are those of float32. Nothing of the recording is
+    written is written for all who see it. With `single` numbers are rounded to float32. Nothing of the recording is
     changed by what is called with them.
     """
 
