@@ -265,3 +265,23 @@ for step in range(9):
     assert [name for name, *_ in made(control)] == ["update", "gradient"]
     assert [event["where"] for event in control.of_kind("planted")] == ["net.0.weight"]
     assert wrong["own weights"][: STEPS - 1] == right["own weights"][: STEPS - 1]
+
+
+def test_a_fault_of_a_transform_is_where_its_event_says(tmp_path):
+    """torch.autograd.grad, which a transform calls, is no step of its own."""
+    text = """
+weights = torch.rand(4, 6, device="cuda")
+def loss_of(weights, x):
+    return (weights @ x).square().mean()
+for step in range(9):
+    each = torch.func.vmap(torch.func.grad(loss_of), (None, 0))(weights, torch.rand(5, 6, device="cuda"))
+    weights = weights - 0.1 * each.mean(0)
+"""
+    (reference, _), (control, _) = (
+        recorded.run(tmp_path / name, text, kind=GRADIENT, faults=faults)
+        for name, faults in (("reference", False), ("control", True))
+    )
+    sides = [{row["step"]: row["gradient"] for row in side.of_kind("norms")} for side in (reference, control)]
+    apart = [step for step in sides[1] if sides[0][step] != sides[1][step]]
+    assert apart == [step for name, step, *_ in made(control) if name == "gradient"]
+    assert len(apart) == 1

@@ -288,7 +288,7 @@ class Recorder:
             site = self._record_loss("grad", outputs)
             result = original(outputs, *args, **kwargs)
             self._differentiated(site, "grad", result)
-            if not self._optimizers:
+            if site and not self._optimizers:  # else it is the inside of a transform, which is a step as a whole
                 self._flush()
                 self._done(GRADIENT, self._losses)
             return result
