@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import json
 import sys
 from collections import Counter
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from torchport.convert import workers
 from torchport.findings import Finding, Location, Safety, Severity
+from torchport.rules import Style
+from torchport.source.module import Module
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "blind"))
 
@@ -270,3 +274,24 @@ def test_the_table_is_by_category() -> None:
     rows = scoring.table(verdicts)
     assert list(rows) == ["a", "b_c", "all"] and rows["all"]["right"] == 2
     assert scoring.markdown(rows).splitlines()[2] == "| a | 2 | 1 | 0 | 1 | 0 | 0 | 0 |"
+
+
+def test_parsed_files_are_no_cycles(tmp_path: Path) -> None:
+    """The workers look for no cycles between two files: what was parsed has to go by itself."""
+    for case in CASES:
+        if case.category in ("no_harm", "across_files"):
+            case.write(tmp_path)
+    files = [(path, path.relative_to(tmp_path).as_posix()) for path in sorted(tmp_path.rglob("*.py"))]
+    assert len(files) > 20
+    project = workers._project(files, workers.Extras())
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for path, name in files:
+            workers.survey_file(path, name, project)
+            workers.convert_file(path, name, Style.NPU, project)
+        gc.collect()
+        assert [one.text.path for one in gc.garbage if isinstance(one, Module)] == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()

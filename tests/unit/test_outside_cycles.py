@@ -30,10 +30,10 @@ def test_star_imports_in_a_circle_are_followed_once(tmp_path: Path, monkeypatch:
         return before(self, importer, name, installed=installed)
 
     monkeypatch.setattr(Outside, "locate_name", count)
-    monkeypatch.setattr("torchport.convert.workers._spread", in_this_process)
+    monkeypatch.setattr("torchport.convert.pool.Pool.run", run_in_this_process)
     assert preview_tree(tmp_path).findings
     assert 0 < len(asked) < 20_000  # millions, when each way was followed
 
 
-def in_this_process(files, task, lost, **_):  # type: ignore[no-untyped-def]
-    return [task(path, name) for path, name in files]
+def run_in_this_process(pool, files, task, lost):  # type: ignore[no-untyped-def]
+    return [task(path, name, pool._project) for path, name in files]

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from waiting import until
 
-from torchport.convert import workers
+from torchport.convert import inspection, pool, workers
 from torchport.convert.workers import Converted, convert_files
 from torchport.findings import Finding, Safety
 from torchport.rules import Style
-from torchport.source.definitions import collect_definitions
+from torchport.source.definitions import Definitions, collect_definitions
 
 
 def make(folder: Path, count: int) -> list[tuple[Path, str]]:
@@ -52,7 +52,7 @@ def test_a_file_that_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return honest(path, name, style, *more)
 
     monkeypatch.setattr(workers, "convert_file", slow)
-    monkeypatch.setattr(workers, "_PATIENCE", 10_000)  # the processor's time alone counts
+    monkeypatch.setattr(pool, "_PATIENCE", 10_000)  # the processor's time alone counts
     done = list(convert_files(files, Style.NPU, seconds=2.0, processes=2))
     assert [[finding.code for finding in one.findings if finding.code == "TP904"] for one in done] == [
         [],
@@ -90,9 +90,8 @@ class _Dying:
 
 def test_a_process_that_ends_while_it_is_asked_was_too_late(tmp_path: Path) -> None:
     done: dict[int, Finding] = {}
-    workers._collect(
+    pool.collect_outcomes(
         [_Dying()],  # type: ignore[list-item]
-        iter(()),
         [(tmp_path / "a.py", "a.py")],
         done,
         lambda path, name, finding: finding,
@@ -115,7 +114,7 @@ def test_a_file_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return 1e9 if begun.exists() else 0.0
 
     monkeypatch.setattr(workers, "convert_file", waiting)
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=monotonic, process_time=time.process_time))
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=monotonic, process_time=time.process_time))
     done = list(convert_files(files, Style.NPU, seconds=0.5, processes=1))
     assert [one.changed for one in done] == [True, False, True]
     assert [finding.code for finding in done[1].findings] == ["TP904"]
@@ -211,3 +210,42 @@ def test_a_flag_is_no_method() -> None:
     )
     found = collect_definitions([text])
     assert (found.find_classes_with("cuda"), found.find_classes_with("is_cuda")) == ({"B"}, {"A"})
+
+
+def test_a_file_that_was_looked_at_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device of `config.py` is proven in `train.py`: both are looked at before they are converted."""
+    (tmp_path / "config.py").write_text("where = 'cuda'\n")
+    (tmp_path / "train.py").write_text("import torch\nfrom config import where\nx = torch.ones(1, device=where)\n")
+    files = [(tmp_path / name, name) for name in ("config.py", "train.py")]
+    log = tmp_path / "parsed"
+    honest = inspection.Module.__init__
+
+    def note(self: Any, path: str, data: bytes, *more: Any) -> None:
+        with log.open("a") as out:
+            out.write(f"{path} {data!r}\n")
+        honest(self, path, data, *more)
+
+    monkeypatch.setattr(inspection.Module, "__init__", note)
+    done = list(convert_files(files, Style.NPU, processes=1))
+    assert done[0].output == b"where = 'npu'\n"
+    parsed = log.read_text().splitlines()
+    assert len(parsed) == len(set(parsed)) and any("'cuda'" in line for line in parsed)
+
+
+def test_a_file_that_changed_since_it_was_looked_at_is_parsed_again() -> None:
+    project = Definitions()
+    first = inspection.parse_module("a.py", b"x = 1\n", project)
+    inspection.keep_module("a.py")
+    inspection.parse_module("b.py", b"y = 1\n", project)
+    assert inspection.parse_module("a.py", b"x = 1\n", project) is first
+    inspection.keep_module("a.py")
+    inspection.parse_module("b.py", b"y = 1\n", project)
+    again = inspection.parse_module("a.py", b"x = 2\n", project)
+    assert again is not first and again.text.data == b"x = 2\n"
+
+
+def test_each_worker_gets_its_own_files_and_helps_the_others() -> None:
+    one, two = object(), object()
+    waiting = pool._Waiting([one, two, None, one, two])  # type: ignore[list-item]
+    assert [waiting.take_file(who) for who in (two, two, two, two, two)] == [1, 2, 4, 3, 0]  # type: ignore[arg-type]
+    assert waiting.take_file(one) is None  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ KEPT_FOR_FALLBACK = "this stays as it is: it opens a CUDA kernel, which stays of
 KEPT_FOR_CAPABILITY = "this stays as it is, and false on the NPU: it asks for the compute capability of a CUDA device"
 KEPT_FOR_LIGHTNING = "this stays as it is: lightning's device is called cuda on the NPU, too (transfer_to_npu)"
 LARGEST = 8 * 2**20  # bytes; the largest file of torch itself has 1.4 MB
+_KEPT = 8 * 2**20  # bytes of sources; parsed, they take 50 times as much
 _TOO_LARGE = f"the file is larger than {LARGEST // 2**20} MiB"
 _IGNORE = re.compile(r"(?:#|//|;)\s*torchport:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
@@ -72,22 +73,38 @@ def inspect_source(
 
 
 class _Parsed(threading.local):
-    """The file that was parsed last: what is left in it is looked for right after."""
+    """The file that was parsed last, since what is left in it is looked for right after, and files that were parsed for
+    their project and are still to be converted."""
 
-    key: tuple[str, bytes, int] | None = None
-    module: Module | None = None
+    def __init__(self) -> None:
+        self.last: tuple[Definitions | None, Module] | None = None
+        self.kept: dict[str, tuple[Definitions | None, Module]] = {}
+        self.size = 0  # bytes of their sources
 
 
-_last = _Parsed()
+_parsed = _Parsed()
 
 
 def parse_module(path: str, data: bytes, project: Definitions | None = None) -> Module:
     """The parsed file, which is kept until the next one. Raises as Module does."""
-    key = (path, data, id(project))
-    if _last.module is None or _last.key != key:
-        _last.module = None
-        _last.module, _last.key = Module(path, data, project), key
-    return _last.module
+    kept = _parsed.kept.pop(path, None)
+    if kept is not None:
+        _parsed.size -= len(kept[1].text.data)
+    for known in (_parsed.last, kept):
+        if known is not None and known[0] is project and (known[1].text.path, known[1].text.data) == (path, data):
+            _parsed.last = known
+            return known[1]
+    _parsed.last = None
+    module = Module(path, data, project)
+    _parsed.last = project, module
+    return module
+
+
+def keep_module(path: str) -> None:
+    """Keep the file that was parsed last until it is parsed again, where there is room."""
+    if _parsed.last is not None and _parsed.size < _KEPT:
+        _parsed.kept[path] = _parsed.last
+        _parsed.size += len(_parsed.last[1].text.data)
 
 
 def _may_concern(data: bytes, kind: Kind) -> bool:

@@ -19,7 +19,8 @@ from torchport.findings import Finding, Severity
 from torchport.results.conversion import APART, NEEDED, OPTIONAL, UNREACHED, Obstacle
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.project import is_python
-from torchport.source.reach import Reach, Use, is_apart
+from torchport.source.reach import Reach, is_apart
+from torchport.source.references import Use
 
 _RANK = (NEEDED, OPTIONAL, APART, UNREACHED)
 _WORD = re.compile(rb"\b[A-Za-z_]\w*(?:\.\w+)+\b")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchport.collector import pause_collection
 from torchport.convert.diff import unified_diff
 from torchport.convert.inventory import collect_inventory
 from torchport.convert.obstacles import weigh_findings
@@ -28,7 +29,8 @@ from torchport.source.settings import settings_of
 def result_of(root: Path, style: Style, converted: list[Converted], **more: Any) -> Result:
     """The result of a conversion, with its diff and the list of changed files."""
     changed = [one for one in converted if one.changed]
-    weighed, obstacles = weigh_findings(converted)
+    with pause_collection():
+        weighed, obstacles = weigh_findings(converted)
     findings = tuple(finding for one in weighed for finding in one.findings)
     diff = b"".join(unified_diff(one.data, one.output, one.name) for one in changed)
     data = {
@@ -76,7 +78,8 @@ def convert_project(
         extras = extras or Extras()
         ignore = extras.ignore | settings.ignore
         extras = dataclasses.replace(extras, ignore=ignore, asked_for=root.is_file())
-    converted = list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
+    with pause_collection():
+        converted = list(convert_files(list_convertible_files(root, settings, apart_from), style, extras))
     require_something_read(root, converted, apart_from)
     if extras is not None and extras.tries:
         return take_back_broken(root, converted, apart_from=apart_from)

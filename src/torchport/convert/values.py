@@ -12,13 +12,13 @@ import functools
 import re
 from collections.abc import Hashable, Iterable, Mapping
 
+from torchport.convert.inspection import keep_module, parse_module
 from torchport.knowledge.arguments import load_role
 from torchport.rules import device_string, nccl_backend
 from torchport.rules.roles import Proof, Roles
 from torchport.source.definitions import Definitions, Known
 from torchport.source.equivalence import Equivalence
 from torchport.source.links import Key, find_links, find_reexports, find_star_imports
-from torchport.source.module import Module
 
 # Files in which a value may begin: those that spell out a device or a backend.
 SPELLS = re.compile(rb"""['"](?:cuda['":%{]|nccl['"])""")
@@ -51,7 +51,8 @@ class Survey:
 def survey_source(path: str, data: bytes, project: Definitions) -> Survey:
     """Look at one Python file; a file that cannot be parsed knows nothing."""
     try:
-        module = Module(path, data, project)
+        module = parse_module(path, data, project)
+        keep_module(path)
         keys: dict[Hashable, set[Key]] = {}
         for value, key in find_links(module):
             keys.setdefault(module.flow.find(value), set()).add(key)

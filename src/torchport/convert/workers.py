@@ -1,32 +1,18 @@
-"""Convert many files at once, each on its own: none can stop, slow down or crash the others.
-
-Files go one by one to worker processes. A worker that needs too long or dies is replaced, and its file becomes a
-finding. Workers parse with a large stack, so that deep but honest code is no problem.
-"""
+"""Convert the files of a project: what they know of each other first, then each by itself (`pool`)."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import errno
-import functools
-import gc
-import math
-import multiprocessing
 import os
 import re
-import resource
-import signal
 import stat
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing.connection import Connection, wait
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from torchport.convert.inspection import LARGEST, about_file, make_bug_finding, report_unreadable
+from torchport.convert.inspection import LARGEST, about_file, report_unreadable
+from torchport.convert.pool import Pool
 from torchport.convert.residue import Mention, find_residue
 from torchport.convert.source import convert_source
 from torchport.convert.stages import Extras, convert_in_stages
@@ -44,15 +30,9 @@ from torchport.source.siblings import find_paired_files
 
 SECONDS_PER_FILE = 20.0  # of CPU time; a machine that is busy elsewhere is no reason to give a file up
 _ROUNDS = 5  # files that know a value lead to others; more are never needed by people
-_PATIENCE = 6  # times as many seconds on the clock: what waits (a dead network disk) uses no CPU
-# Parsing needs about 1 KiB of stack per level; the memory is only taken when it is used.
-_STACK = 512 * 2**20
-_RECURSION = 20_000
-_ALLOCATIONS = 50_000  # of objects, between two looks for cycles among the youngest
 _DEFINING = frozenset({Kind.PYTHON, Kind.YAML, Kind.SETTINGS})  # a key of JSON may be anybody's data
 _LARGEST_WITH_NAMES = 2**20  # bytes; a larger one is data
 _ATTRIBUTE = re.compile(rb"\.([A-Za-z_]\w*)")
-_SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,9 +102,9 @@ def convert_files(
     A file may take `seconds` of CPU time, rounded up to whole ones.
     """
     project = _project(files, extras or Extras())
-    pool = functools.partial(_spread, seconds=seconds, processes=processes)
-    project = dataclasses.replace(project, values=_values(files, project, pool))
-    yield from pool(files, _Convert(style, project, extras), _given_up)
+    with Pool(project, seconds, min(processes or os.cpu_count() or 1, max(len(files), 1))) as pool:
+        project.values.update(_values(files, project, pool))
+        yield from pool.run(files, _Convert(style, extras), _given_up)
 
 
 def _given_up(path: Path, name: str, finding: Finding) -> Converted:
@@ -136,16 +116,13 @@ class _Convert:
     """What a worker does with a file that is converted."""
 
     style: Style
-    project: Definitions
     extras: Extras | None
 
-    def __call__(self, path: Path, name: str) -> Converted:
-        return convert_file(path, name, self.style, self.project, self.extras)
+    def __call__(self, path: Path, name: str, project: Definitions) -> Converted:
+        return convert_file(path, name, self.style, project, self.extras)
 
 
-def _values(
-    files: Sequence[tuple[Path, str]], project: Definitions, pool: Callable[..., Iterator[Survey]]
-) -> Mapping[str, Mapping[Key, Known]]:
+def _values(files: Sequence[tuple[Path, str]], project: Definitions, pool: Pool) -> Mapping[str, Mapping[Key, Known]]:
     """What the files know of each other's devices and backends."""
     if len(files) < 2:
         return {}
@@ -154,8 +131,7 @@ def _values(
     done: dict[str, Survey] = {}
     for _ in range(_ROUNDS):
         chosen = [(texts[name], name) for name in sorted(waiting)]
-        survey_one = functools.partial(survey_file, project=project)
-        for one in pool(chosen, survey_one, lambda path, name, finding: Survey(name)):
+        for one in pool.run(chosen, survey_file, lambda path, name, finding: Survey(name)):
             done[one.path] = one
         joined = Joined(done.values())
         asked = find_readers(joined.find_spelled_keys(), project.importers)
@@ -201,31 +177,6 @@ def survey_file(path: Path, name: str, project: Definitions) -> Survey:
     return survey_source(name, _content(path), project)
 
 
-def _spread(
-    files: Sequence[tuple[Path, str]],
-    task: Callable[[Path, str], Any],
-    lost: Callable[[Path, str, Finding], Any],
-    *,
-    seconds: float,
-    processes: int | None,
-) -> Iterator[Any]:
-    """What `task` answers for each file, in order; `lost` does for a file that took too long or ended its process."""
-    count = min(processes or os.cpu_count() or 1, 8, max(len(files), 1))
-    done: dict[int, Any] = {}
-    workers = [_Worker(task, seconds) for _ in range(count)]
-    waiting = iter(range(len(files)))
-    try:
-        for worker in workers:
-            _give(worker, waiting, files)
-        for index in range(len(files)):
-            while index not in done:
-                _collect(workers, waiting, files, done, lost)
-            yield done.pop(index)
-    finally:
-        for worker in workers:
-            worker.stop()
-
-
 def _project(files: Sequence[tuple[Path, str]], extras: Extras) -> Definitions:
     """What each file has to know of the others; of a file alone, where others may be found."""
     if not files:
@@ -244,6 +195,7 @@ def _project(files: Sequence[tuple[Path, str]], extras: Extras) -> Definitions:
         targets=imports.list_imported_files(),
         modules=imports.collect_name_parts(),
         importers=imports.find_importers(),
+        naming_npu=frozenset(imports.naming_npu),
         defined=find_defined_names(_with_names(files)),
         outside=Outside(root, imports.map_top_folders()),
         paired_files=paired,
@@ -275,125 +227,3 @@ def _with_names(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, bytes]
             with contextlib.suppress(OSError):
                 if path.stat().st_size <= _LARGEST_WITH_NAMES:
                     yield name, _read(path)
-
-
-def _give(worker: _Worker, waiting: Iterator[int], files: Sequence[tuple[Path, str]]) -> None:
-    index = next(waiting, None)
-    if index is not None:
-        worker.assign_file(index, files[index])
-
-
-def _collect(
-    workers: list[_Worker],
-    waiting: Iterator[int],
-    files: Sequence[tuple[Path, str]],
-    done: dict[int, Any],
-    lost: Callable[[Path, str, Finding], Any],
-) -> None:
-    """Wait for the next answer, death or time limit; note the outcome and hand out the next file."""
-    busy = [worker for worker in workers if worker.index is not None]
-    next_limit = min(worker.limit for worker in busy)
-    wait([worker.pipe for worker in busy], max(0.0, next_limit - time.monotonic()))
-    for worker in busy:
-        if worker.index is None:
-            continue
-        path, name = files[worker.index]
-        # First: the pipe ends before the process does, and what ended it is known no earlier.
-        alive = worker.is_alive()
-        outcome = worker.poll_answer()
-        if outcome is None and worker.is_late():
-            hint = "Split the file, or convert it by hand."
-            outcome = lost(path, name, about_file("TP904", name, f"it took more than {worker.seconds:g} s", hint))
-        elif outcome is None and not alive:
-            outcome = lost(path, name, make_bug_finding(name, "the process that converted the file died"))
-        if outcome is not None:
-            done[worker.index] = outcome
-            worker.become_idle()
-            _give(worker, waiting, files)
-
-
-class _Worker:
-    """One worker process, started when it gets its first file and again after it was lost."""
-
-    def __init__(self, task: Callable[[Path, str], Any], seconds: float) -> None:
-        self._work = (task, seconds)
-        self.seconds = seconds
-        self._process: multiprocessing.process.BaseProcess | None = None
-        self.pipe: Connection
-        self.index: int | None = None
-        self.limit = 0.0
-
-    def assign_file(self, index: int, file: tuple[Path, str]) -> None:
-        if self._process is None:
-            # A copy of this process starts in milliseconds, but only a process without threads may be copied.
-            alone = threading.active_count() == 1
-            self.pipe, theirs = multiprocessing.Pipe()
-            process = multiprocessing.get_context("fork").Process if alone else _SPAWN.Process
-            started = process(target=_work, args=(theirs, *self._work), daemon=True)
-            # Ctrl-C waits until the process is there to be ended; in the process it is never heard.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            try:
-                started.start()
-                self._process = started
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
-        self.index, self.limit = index, time.monotonic() + _PATIENCE * self.seconds
-        self.pipe.send(file)
-
-    def poll_answer(self) -> Any:
-        """What the task answered; None while there is none."""
-        try:
-            if not self.pipe.poll():
-                return None
-            return self.pipe.recv()
-        except (EOFError, OSError):
-            return None
-
-    def is_late(self) -> bool:
-        """Whether the system ended the process for its CPU time, or it has waited for too long."""
-        if time.monotonic() > self.limit:
-            return True
-        return self._process is not None and self._process.exitcode == -signal.SIGXCPU
-
-    def is_alive(self) -> bool:
-        return self._process is not None and self._process.is_alive()
-
-    def become_idle(self) -> None:
-        """Be free for the next file; a process that was lost or is too late is ended."""
-        self.index = None
-        if time.monotonic() > self.limit or not self.is_alive():
-            self.stop()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self.pipe.close()
-            self._process = None
-
-
-def _work(pipe: Connection, task: Callable[[Path, str], Any], seconds: float) -> None:
-    """Look at files until the other end of the pipe is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the end for a file's CPU time is no crash to be kept
-    sys.setrecursionlimit(_RECURSION)
-    threading.stack_size(_STACK)
-    thread = threading.Thread(target=_serve, args=(pipe, task, seconds))
-    thread.start()
-    thread.join()
-
-
-def _serve(pipe: Connection, task: Callable[[Path, str], Any], seconds: float) -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    # A syntax tree is many objects without a cycle: looking for cycles after every 700 of them is a fifth of the time.
-    gc.freeze()
-    gc.set_threshold(_ALLOCATIONS)
-    while True:
-        try:
-            path, name = pipe.recv()
-        except (EOFError, OSError):
-            return
-        limit = math.ceil(time.process_time() + seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (limit if most < 0 else min(limit, most), most))
-        pipe.send(task(path, name))

@@ -8,11 +8,10 @@ import functools
 from collections.abc import Callable, Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
 from torchport.rules.receivers import Owner, Receivers
-from torchport.rules.roles import Roles
+from torchport.rules.roles import Roles, find_roles
 from torchport.source.calls import find_keyword
 from torchport.source.module import Module
 
@@ -24,7 +23,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """A finding for every call of a method `cuda` that is torch's or may be."""
     receivers = Receivers(module, "cuda")
     # Only where a device is given: what flows where is a third of the work on a file with calls of cuda().
-    roles = functools.cache(lambda: Roles(module, load_role("device")))
+    roles = functools.cache(lambda: find_roles(module, "device"))
     changed: list[ast.expr] = []  # those of which the method becomes npu
     for attribute in module.iter_nodes(ast.Attribute):
         above = module.get_parent(attribute)

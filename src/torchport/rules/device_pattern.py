@@ -7,9 +7,8 @@ import re
 from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
-from torchport.rules.roles import Proof, Roles
+from torchport.rules.roles import Proof, Roles, find_roles
 from torchport.source.module import Module
 
 _FUNCTIONS = frozenset(f"re.{name}" for name in ("match", "search", "fullmatch", "findall", "finditer", "split"))
@@ -30,7 +29,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     ]
     if not calls:
         return
-    roles, matched = Roles(module, load_role("device")), _matched(module)
+    roles, matched = find_roles(module, "device"), _matched(module)
     for call in calls:
         name, pattern = module.resolve_name(call.func), _find_text(module, call.args[0]) if call.args else None
         if not isinstance(pattern, ast.Constant) or not isinstance(pattern.value, str) or len(pattern.value) > 500:

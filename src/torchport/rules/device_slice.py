@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.device_pattern import is_device
-from torchport.rules.roles import Roles
+from torchport.rules.roles import find_roles
 from torchport.source.module import Module
 
 _WORDS = (len("cuda"), len("cuda:"))
+_OF_TEXTS = frozenset({"isdigit", "isnumeric", "isdecimal", "strip", "zfill"})
 _SHORTER = len("cuda") - len("npu")
 
 
@@ -23,7 +23,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     lengths = list(_lengths(module))
     if not cuts and not lengths:
         return
-    roles = Roles(module, load_role("device"))
+    roles = find_roles(module, "device")
     for cut, bound, said in cuts:
         if bound is not None and is_device(module, roles, cut.value):
             edit = _edit(module, bound) if style is Style.NPU and said else None
@@ -62,16 +62,14 @@ def _find_bound(module: Module, cut: ast.Subscript) -> tuple[ast.Constant | None
     assert isinstance(cut.slice, ast.Slice)
     lower, upper = cut.slice.lower, cut.slice.upper
     above = module.get_parent(cut)
-    if isinstance(above, ast.Compare) and len(above.ops) == 1 and _is_position(upper):
-        other = above.comparators[0] if above.left is cut else above.left
-        first = not isinstance(lower, ast.expr) or (isinstance(lower, ast.Constant) and lower.value == 0)
-        if first and isinstance(upper, ast.Constant):
-            texts = _texts(other)
+    from_start = lower is None or (isinstance(lower, ast.Constant) and lower.value == 0)
+    if from_start and isinstance(upper, ast.Constant) and type(upper.value) is int and upper.value in _WORDS:
+        if isinstance(above, ast.Compare) and len(above.ops) == 1:
+            texts = _texts(above.comparators[0] if above.left is cut else above.left)
             if any(text.startswith("cuda") and len(text) == upper.value for text in texts):
                 return upper, len(texts) == 1
-    whole = not isinstance(lower, ast.expr) or (isinstance(lower, ast.Constant) and lower.value == 0)
-    if whole and isinstance(upper, ast.Constant) and upper.value == _WORDS[0] and _is_device_type(module, cut):
-        return upper, True  # torch.autocast(device_type=device[:4])
+        if upper.value == _WORDS[0] and _is_device_type(module, cut):
+            return upper, True  # torch.autocast(device_type=device[:4])
     # `[4:]` is the number of an NPU: it stays, or a second conversion would cut it again.
     number = isinstance(lower, ast.Constant) and type(lower.value) is int and lower.value == _WORDS[-1]
     if upper is None and number and isinstance(lower, ast.Constant) and _is_text(module, cut):
@@ -88,10 +86,6 @@ def _is_device_type(module: Module, cut: ast.Subscript) -> bool:
     return called in ("torch.autocast", "torch.amp.autocast", "torch.device")
 
 
-def _is_position(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int and node.value in _WORDS
-
-
 def _texts(node: ast.expr) -> list[str]:
     parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
     return [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
@@ -102,6 +96,8 @@ def _is_text(module: Module, cut: ast.Subscript) -> bool:
     value, above = cut.value, module.get_parent(cut)
     if isinstance(value, ast.Call) and module.resolve_name(value.func) == "builtins.str":
         return True
+    if isinstance(above, ast.Attribute):
+        return above.attr in _OF_TEXTS
     return isinstance(above, ast.Call) and module.resolve_name(above.func) == "builtins.int" and above.args == [cut]
 
 
@@ -139,6 +135,10 @@ RULE = Rule(
         (
             "import torch\nd = 'cuda:1'\nm.to(torch.device(d))\nwith torch.autocast(device_type=d[:4]):\n    pass\n",
             "import torch\nd = 'npu:1'\nm.to(torch.device(d))\nwith torch.autocast(device_type=d[:3]):\n    pass\n",
+        ),
+        (
+            "import torch\nd = 'cuda:1'\nx = torch.ones(1, device=d)\nok = d[5:].isdigit()\n",
+            "import torch\nd = 'npu:1'\nx = torch.ones(1, device=d)\nok = d[4:].isdigit()\n",
         ),
         ("if str(x.device)[0:5] == 'cuda:':\n    pass\n", "if str(x.device)[0:4] == 'npu:':\n    pass\n"),
         (

@@ -7,14 +7,13 @@ import re
 from collections.abc import Hashable, Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, is_accelerator
 from torchport.rules.device_pattern import is_pattern
 from torchport.rules.device_slice import is_cut_otherwise
 from torchport.rules.lightning_accelerator import is_accelerator_of_lightning
 from torchport.rules.plain_words import PlainWords
-from torchport.rules.roles import DEVICES, Proof, Roles
+from torchport.rules.roles import DEVICES, Proof, find_roles
 from torchport.rules.tensor_type import is_part_of_type
 from torchport.source.module import Module
 
@@ -37,9 +36,11 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     ]
     if not found:
         return
-    roles, plain = Roles(module, load_role("device")), PlainWords(module)
-    fixed = {module.flow.find(value): value for value, edit in find_device_literals(module) if edit is None}
-    tritons, own = _tritons_names(module), {module.flow.find(one) for one in _own_words(module)}
+    roles, plain = find_roles(module, "device"), PlainWords(module)
+    literals = list(find_device_literals(module))
+    fixed = {module.flow.find(value): value for value, edit in literals if edit is None}
+    tritons = _tritons_names(module)
+    own = {module.flow.find(one) for one, _ in literals if _is_own_word(one)}
     named = any(roles.proof_of(root) is not Proof.NONE for root in own)
     for node, text in found:
         if module.flow.find(node) in tritons:
@@ -85,9 +86,9 @@ def _tritons_names(module: Module) -> set[Hashable]:
     return found
 
 
-def _own_words(module: Module) -> Iterator[ast.Constant]:
-    """The words of projects that call an NPU "ascend"."""
-    return (one for one in module.iter_nodes(ast.Constant) if one.value == "ascend")
+def _is_own_word(value: Hashable) -> bool:
+    """Whether it is the word of projects that call an NPU "ascend"."""
+    return isinstance(value, ast.Constant) and value.value == "ascend"
 
 
 def find_device_literals(module: Module) -> Iterator[tuple[Hashable, Edit | None]]:
@@ -95,7 +96,7 @@ def find_device_literals(module: Module) -> Iterator[tuple[Hashable, Edit | None
     edited, as the key of `dict(cuda=...)`."""
     for node, text in _literals(module):
         yield node, _edit(module, node, text)
-    yield from ((word, None) for word in _own_words(module))
+    yield from ((word, None) for word in module.iter_nodes(ast.Constant) if _is_own_word(word))
     for call in module.iter_nodes(ast.Call):
         if module.resolve_name(call.func) == "builtins.dict" and any(
             keyword.arg == "cuda" for keyword in call.keywords

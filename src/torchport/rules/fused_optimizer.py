@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from torchport.findings import Finding, Safety, Severity
@@ -16,14 +17,16 @@ OPTIMIZERS = frozenset(
     for inner in inner_names
 )
 SCALERS = frozenset(f"torch.{part}.GradScaler" for part in ("amp", "amp.grad_scaler", "cuda.amp", "npu.amp"))
+_MAKES_SCALER = re.compile(rb"GradScaler\(")
 
 
 def check_module(module: Module, style: Style) -> Iterator[Finding]:
     """One finding per optimizer that is fused, in a file that makes a scaler."""
-    calls = list(module.iter_nodes(ast.Call))
+    calls = list(module.iter_nodes(ast.Call)) if b"fused" in module.text.data else []
     fused = [call for call in calls if module.resolve_name(call.func) in OPTIMIZERS and _is_fused(module, call)]
-    here = any(module.resolve_name(call.func) in SCALERS for call in calls)
-    if fused and (here or _is_scaled_by_importers(module)):
+    here = any(module.resolve_name(call.func) in SCALERS for call in calls) if fused else False
+    outside = module.project.outside
+    if fused and (here or (outside is not None and any(outside.find_importers_with(module, _MAKES_SCALER)))):
         for call in fused:
             yield RULE.make_finding(
                 module,
@@ -47,12 +50,6 @@ def _is_fused(module: Module, call: ast.Call) -> bool:
         if value is not None
         for part in ast.walk(value)
     )
-
-
-def _is_scaled_by_importers(module: Module) -> bool:
-    outside = module.project.outside
-    importers = module.project.importers.get(module.text.path, ()) if outside is not None else ()
-    return outside is not None and any(b"GradScaler(" in outside.read_bytes(name) for name in importers)
 
 
 RULE = Rule(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR
-from torchport.rules.receivers import Owner, Receivers
+from torchport.rules.receivers import OPTIONS, Owner, Receivers
 from torchport.source.module import Module
 
-# An option of the script that is called so; `params` may be a tensor.
-_OPTIONS = re.compile(r"(?:self\.)?_?(?:args|opts?|options|flags|config|conf|cfg|hparams|settings)", re.IGNORECASE)
 _SCRIPTED = ("torch.jit.script", "torch.jit.script_method", "torch.jit.export")
 
 
@@ -24,7 +21,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
     for node in module.iter_nodes(ast.Attribute):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load) or module.resolve_name(node) is not None:
             continue
-        if _is_answer(node.value) or _OPTIONS.fullmatch(module.get_source(node.value)):
+        if _is_answer(node.value) or OPTIONS.fullmatch(module.get_source(node.value)):
             continue
         owner = receivers.resolve_owner(node.value)
         if owner is Owner.UNKNOWN:

@@ -29,7 +29,8 @@ _COMPILED = re.compile(
     r"\A(?!(?:is|has|have|use|using|to|on|get|set|with|no|need|needs|check|init|enable|disable|requires?|seed)_)\w+_cuda\Z|"
     r"\A_C\Z|_ext\Z|_kernels?\Z"
 )
-_LIBRARIES = frozenset({"cupy", "pycuda", "pynvml", "tensorrt", "cuda"})
+# Every use of these is one of CUDA's own; of other packages that have to be replaced, only the import is asked about.
+_LIBRARIES = frozenset({"cupy", "pycuda", "tensorrt", "cuda"})
 _UNUSABLE = (Support.REPLACE, Support.UNSUPPORTED)
 _DEEPEST = 6  # calls on the way from a condition to a kernel
 _REACHED = -1  # in place of the number of calls after which nothing was found
@@ -126,11 +127,9 @@ class _Search:
 
     def __init__(self, module: Module, first: _Search | None = None) -> None:
         self._module = module
-        self._flags: dict[str, bool] = {}
         # Shared by the searches of all files that the first one leads to.
         self._known: dict[ast.AST, int] = {} if first is None else first._known  # by functions and calls
-        self._files: dict[Module, _Search] = {} if first is None else first._files
-        self._files[module] = self
+        self._flags: dict[tuple[Module, str], bool] = {} if first is None else first._flags
 
     def is_guard(self, test: ast.expr, opened: _Nodes, other: _Nodes, depth: int = 0) -> bool:
         """Whether the condition asks for CUDA and opens a kernel, and the rest does without."""
@@ -144,17 +143,15 @@ class _Search:
         """Whether the nodes build or use a kernel."""
         return self._reaches(nodes, 0)
 
-    def _of_file(self, module: Module) -> _Search:
-        return self._files.get(module) or _Search(module, self)
-
     def _asks_for_cuda(self, test: ast.expr) -> bool:
         """Whether a flag of the condition has its value from a question for CUDA."""
         for flag in npu_flags.list_flags(self._module, test):
-            if flag not in self._flags:
+            key = self._module, flag
+            if key not in self._flags:
                 values = npu_flags.list_deciding_values(self._module, [test])
                 texts = (self._module.text.decode_range(*find_span(self._module, nodes)) for nodes in values)
-                self._flags[flag] = any(_CUDA.search(text) for text in texts)
-            if self._flags[flag]:
+                self._flags[key] = any(_CUDA.search(text) for text in texts)
+            if self._flags[key]:
                 return True
         return False
 
@@ -242,7 +239,9 @@ class _Search:
         """Whether an import brings a package that nobody can use on an NPU."""
         top = target.partition(".")[0]
         library = load_libraries().get(top)
-        return library is not None and library.status in _UNUSABLE and not self._module.project.has_package(top)
+        if library is None or library.monitors:  # that nobody watches the card is no reason to leave it out
+            return False
+        return library.status in _UNUSABLE and not self._module.project.has_package(top)
 
     def _is_called(self, function: ast.expr, depth: int) -> bool:
         """Whether a call leads to a kernel: of a builder, or of a function of the project that reaches one."""
@@ -263,6 +262,6 @@ class _Search:
         if outside is None or outside.locate_in_project(module.text.path, resolved) is None:
             return False
         for other, found in outside.find_meanings(module, resolved):
-            if isinstance(found, _Definition) and self._of_file(other)._remember(found, found.body, depth):
+            if isinstance(found, _Definition) and _Search(other, self)._remember(found, found.body, depth):
                 return True
         return False

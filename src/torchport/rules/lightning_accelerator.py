@@ -117,9 +117,19 @@ def _is_of_lightning(module: Module, node: ast.expr) -> bool:
 def _calls(module: Module) -> Iterator[ast.Call]:
     for call in module.iter_nodes(ast.Call):
         if _is_start(module, call):
-            said = find_keyword(call, "accelerator")
+            said = find_keyword(call, "accelerator") or _find_in_table(module, call)
             if not (isinstance(said, ast.Constant) and said.value in _OTHERS):
                 yield call
+
+
+def _find_in_table(module: Module, call: ast.Call) -> ast.expr | None:
+    """The accelerator in a table that is written in this file: `Trainer(**settings)`."""
+    given = [module.flow.find(word.value) for word in call.keywords if word.arg is None]
+    for table in module.iter_nodes(ast.Dict) if given else ():
+        for key, value in zip(table.keys, table.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value == "accelerator" and module.flow.find(table) in given:
+                return value
+    return None
 
 
 def _is_start(module: Module, call: ast.Call) -> bool:

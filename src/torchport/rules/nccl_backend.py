@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 
 from torchport.findings import Edit, Finding, Safety, Severity
-from torchport.knowledge.arguments import load_role
 from torchport.rules import CUDA, Rule, Style
 from torchport.rules.accelerator_name import ACCELERATOR, OWN_TORCH
-from torchport.rules.roles import Proof, Roles
+from torchport.rules.roles import Proof, Roles, find_roles
 from torchport.source.module import Module
 
 _PER_DEVICE = re.compile(r"(?:\w+:\w+,)*cuda:nccl(?:,\w+:\w+)*")
@@ -26,7 +25,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
         per_device = _PER_DEVICE.fullmatch(text) is not None
         if text not in ("nccl", "NCCL") and not per_device:
             continue
-        roles = roles or Roles(module, load_role("backend"))
+        roles = roles or find_roles(module, "backend")
         proof = roles.find_proof(constant)
         if proof is Proof.NONE and not per_device:
             yield RULE.make_finding(

@@ -65,20 +65,17 @@ def _serving(module: Module, ranges: list[tuple[int, int]]) -> Iterator[tuple[in
             continue
         uses = [one for one in module.iter_nodes(ast.Name) if one.id == function.name and isinstance(one.ctx, ast.Load)]
         inside = all(id(one) in marks or is_in_ranges(ranges, module.text.span(one)[0]) for one in uses)
-        if uses and inside and not _is_named_by_importers(module, function.name):
+        if not uses or not inside:
+            continue
+        outside, name = module.project.outside, re.compile(re.escape(function.name.encode()))
+        if outside is None or not any(outside.find_importers_with(module, name)):
             yield find_span(module, [function])
-
-
-def _is_named_by_importers(module: Module, name: str) -> bool:
-    outside = module.project.outside
-    importers = module.project.importers.get(module.text.path, ()) if outside is not None else ()
-    return outside is not None and any(name.encode() in outside.read_bytes(one) for one in importers)
 
 
 def _asked_by_importers(module: Module) -> Iterator[_Nodes]:
     """The flags of this file by which another file that imports it chooses between CUDA and the NPU."""
     outside, path = module.project.outside, module.text.path
-    importers = module.project.importers.get(path, ())
+    importers = module.project.naming_npu & module.project.importers.get(path, set())
     if outside is None or not importers or not _CUDA_BYTES.search(module.text.data):
         return
     flags: dict[str, list[_Nodes]] = {}
@@ -90,8 +87,7 @@ def _asked_by_importers(module: Module) -> Iterator[_Nodes]:
         return
     words = re.compile(rb"\b(?:%b)\b" % b"|".join(re.escape(name.encode()) for name in flags))
     for name in sorted(importers):
-        data = outside.read_bytes(name)
-        importer = outside.load_module(name, module) if words.search(data) and names_npu(data) else None
+        importer = outside.load_module(name, module) if words.search(outside.read_bytes(name)) else None
         if importer is None:
             continue
         tests = [test for parts in _chains(importer) for test, _ in parts if isinstance(test, ast.expr)]
@@ -300,13 +296,14 @@ def _asks_for_npu(module: Module, test: ast.expr | ast.pattern) -> bool:
     if _says_npu(module, test):
         return True
     outside = module.project.outside
-    for name in npu_flags.name_flags(module, [test]) if isinstance(test, ast.expr) and outside is not None else ():
-        found = outside.locate_in_project(module.text.path, name) if outside is not None else None
-        other = outside.load_module(found[0], module) if outside is not None and found and len(found[1]) == 1 else None
-        if other is not None and found is not None:
-            bindings = other.names.scopes[other.tree].bindings.get(found[1][0], ())
-            if any(one.how is Binds.IMPORT and one.target.startswith("torch_npu.") for one in bindings):
-                return True
+    if outside is None or not isinstance(test, ast.expr):
+        return False
+    for name in npu_flags.name_flags(module, [test]):
+        match outside.locate_in_project(module.text.path, name):
+            case (path, (word,)) if (other := outside.load_module(path, module)) is not None:
+                bindings = other.names.scopes[other.tree].bindings.get(word, ())
+                if any(one.how is Binds.IMPORT and one.target.startswith("torch_npu.") for one in bindings):
+                    return True
     return False
 
 

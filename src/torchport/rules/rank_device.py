@@ -34,6 +34,7 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             "HCCL refuses that (EI0015), as NCCL does",
             hint='Call torch.npu.set_device(int(os.environ["LOCAL_RANK"])) before it. If another file chooses the '
             "device, or a machine has one rank, nothing is to be done.",
+            severity=Severity.INFO if _is_gloo_by_default(module, call) else None,
         )
 
 
@@ -45,6 +46,18 @@ def _uses_devices(call: ast.Call) -> bool:
     given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "backend")]
     named = given[0].value if given and isinstance(given[0], ast.Constant) else None
     return not isinstance(named, str) or re.search("nccl|hccl", named, re.IGNORECASE) is not None
+
+
+def _is_gloo_by_default(module: Module, call: ast.Call) -> bool:
+    """Whether the backend is an option that is gloo, which has no device of a rank, unless somebody gives another."""
+    given = next(iter([*call.args[:1], *(word.value for word in call.keywords if word.arg == "backend")]), None)
+    return given is not None and any(
+        word.arg == "default"
+        and re.search(r"\bgloo\b", ast.unparse(word.value), re.IGNORECASE) is not None
+        and module.flow.is_same_value(word.value, given)
+        for option in module.iter_nodes(ast.Call)
+        for word in option.keywords
+    )
 
 
 def _moves(module: Module) -> bool:
@@ -116,6 +129,8 @@ RULE = Rule(
         "from torch.distributed import init_process_group\ninit_process_group(backend='hccl')\nnet.to('npu')\n",
     ),
     ignores=(
+        f"{_IMPORTS}p.add_argument('--backend', default='gloo')\ndist.init_process_group(p.parse_args().backend)\n"
+        "net.npu()\n",
         _IMPORTS + "dist.init_process_group('hccl', rank=0, world_size=1)\nx = torch.ones(1).npu()\n",
         f"{_IMPORTS}dist.init_process_group('gloo')\nnet.npu()\n",
         f"{_IMPORTS}dist.init_process_group('hccl')\n",

@@ -16,10 +16,10 @@ from torchport.source.names import Binds
 
 # Attributes that are methods; a value of that name that cannot be called is not what a call of it means.
 _CALLED = ("cuda", "to")
-# What holds the options of a script.
-FLAGS = re.compile(
-    r"(?:self\.)?_?(?:args?|opts?|options?|flags?|config|conf|cfg|params|hparams|settings)", re.IGNORECASE
-)
+# Names of the object with the options of a script. `params` may be a tensor as well: OPTIONS leaves it out.
+_HOLDERS = r"(?:self\.)?_?(?:args?|opts?|options?|flags?|config|conf|cfg|hparams|settings"
+OPTIONS = re.compile(rf"{_HOLDERS})", re.IGNORECASE)
+FLAGS = re.compile(rf"{_HOLDERS}|params)", re.IGNORECASE)
 # Attributes that only a module of torch has, and classes that take one.
 _OF_MODULES = frozenset(
     {"parameters", "named_parameters", "state_dict", "load_state_dict", "named_modules", "zero_grad"}

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Hashable, Iterator
 
-from torchport.knowledge.arguments import Role
+from torchport.knowledge.arguments import Role, load_role
 from torchport.knowledge.libraries import TORCH, load_libraries
 from torchport.source.links import find_links
 from torchport.source.module import Module
@@ -30,6 +30,17 @@ class Proof(enum.IntEnum):
     NONE = 0
     NAMED = 1  # a variable or keyword of a telling name
     PROVEN = 2  # it reaches an argument that has the role
+
+
+def find_roles(module: Module, role: str) -> Roles:
+    """The value classes of a file that have a role, "device" or "backend", by what is known of the project's values
+    now."""
+    return _find_roles(module, role, id(module.project.values.get(module.text.path)))
+
+
+@functools.lru_cache(4)  # asked for by several rules for each file
+def _find_roles(module: Module, role: str, known: int) -> Roles:
+    return Roles(module, load_role(role))
 
 
 class Roles:

@@ -58,8 +58,13 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
             )
 
 
-def find_mentions(module: Module) -> Iterator[Mention]:
+@functools.lru_cache(1)  # asked again for what is left in the file
+def find_mentions(module: Module) -> tuple[Mention, ...]:
     """Every mention of CUDA in code: names, attributes, keywords, imports, and strings of one word."""
+    return tuple(_mentions(module))
+
+
+def _mentions(module: Module) -> Iterator[Mention]:
     seen = _Seen(module)
     for name in module.iter_nodes(ast.Name):
         if says_cuda(name.id):

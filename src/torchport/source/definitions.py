@@ -55,10 +55,11 @@ class Definitions:
     modules that it has; `whole` says that all its files were looked at, so that what is not known is not there.
     `leading` are the files, by name, that come to use CUDA through others that they import, `targets` those that are
     imported by others, `modules` the words that may begin the name of a module of the project, `importers` the
-    files that import each file. `defined` says of names
+    files that import each file, `naming_npu` those that name the NPU. `defined` says of names
     that speak of CUDA where the project defines them (`source.defined`), `outside` what a name of another file or of a
     library means. `assume_modules`: the user says that what libraries make and has a method cuda is a tensor or module
-    of torch. `values` says of each file what others know of values that it shares with them (`source.links`).
+    of torch. `values` says of each file what others know of values that it shares with them (`source.links`), once
+    all have been looked at.
     """
 
     classes: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
@@ -71,8 +72,9 @@ class Definitions:
     modules: frozenset[str] = frozenset()
     importers: Mapping[str, set[str]] = dataclasses.field(default_factory=dict)
     defined: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    values: Mapping[str, Mapping[tuple[str | int, ...], Known]] = dataclasses.field(default_factory=dict)
+    values: dict[str, Mapping[tuple[str | int, ...], Known]] = dataclasses.field(default_factory=dict)
     outside: Outside | None = None
+    naming_npu: frozenset[str] = frozenset()
     paired: frozenset[str] = frozenset()
     paired_files: frozenset[str] = frozenset()
     ignores_npu: bool = False

@@ -394,6 +394,12 @@ class Flow(Equivalence):
                 self.unite(("elements", self.find(value)), ("elements", self.find(more)))
             case ast.Call(func=ast.Attribute(attr="keys", value=value), args=[]):
                 self.unite(("elements", self.find(node)), ("keys", self.find(value)))
+            case ast.Call(func=ast.Name(id="filter" | "map" as word), args=[ast.Lambda() as function, values]):
+                if (inner := function.args.args[:1]) and len(function.args.args) == 1:
+                    one = self.make_variable_key(inner[0].arg, self._names.scopes[function])
+                    self.unite(one, ("elements", self.find(values)))
+                if word == "filter":
+                    self.unite(node, values)
             case ast.Call(
                 func=ast.Name(id="list" | "tuple" | "sorted" | "set" | "frozenset" | "reversed"), args=[value]
             ):

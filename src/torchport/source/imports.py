@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Iterator, Mapping, Set
 
 from torchport.source.definitions import IMPORT
-from torchport.source.siblings import NPU_NAME
+from torchport.source.siblings import NPU_NAME, names_npu
 
 # What conversion turns into something that only torch_npu brings.
 _USES = re.compile(
@@ -23,12 +24,16 @@ class Imports:
     def __init__(self) -> None:
         self._of: dict[str, list[str]] = {}
         self._using: set[str] = set()
+        self.naming_npu: set[str] = set()  # files that name the NPU
+        self._foreign: set[str] = set()  # files that import a package from outside, once the edges are known
 
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
         self._of[name] = list(dict.fromkeys(find_imported_names(data)))
-        if b"npu" in data.lower() and _KNOWS_NPU.search(data):
-            return  # it has a path of its own for the NPU, or brings torch_npu itself
+        if names_npu(data):
+            self.naming_npu.add(name)
+            if _KNOWS_NPU.search(data):
+                return  # it has a path of its own for the NPU, or brings torch_npu itself
         if (b"cuda" in data or b"nccl" in data) and _USES.search(data) and _USES.search(_COMMENT.sub(b"", data)):
             self._using.add(name)
 
@@ -51,17 +56,34 @@ class Imports:
         for module in map(_module, self._of):
             if last := _last(module):
                 index.setdefault(last, []).append(module)
-        return {
-            name: {files[found] for module in modules for found in _resolve(name, module, index, files)} - {name}
-            for name, modules in self._of.items()
-        }
+        found: dict[str, set[str]] = {}
+        for name, modules in self._of.items():
+            found[name] = set()
+            for module in modules:
+                targets = list(_resolve(name, module, index, files))
+                found[name].update(files[target] for target in targets)
+                if (
+                    not targets
+                    and not module.startswith(".")
+                    and module.partition(".")[0] not in sys.stdlib_module_names
+                ):
+                    self._foreign.add(name)
+            found[name].discard(name)
+        return found
 
     def find_cuda_importers(self, paired: Set[str] = frozenset()) -> frozenset[str]:
         """The files that import, directly or through others, one that uses CUDA; `paired` are files that have one for
         the NPU beside them."""
+        # A file that imports the standard library and such files alone has no torch: `Backend.cuda` is its own word.
+        return self._find_all_importers(self._using - paired) & (
+            self._foreign | self._find_all_importers(self._foreign)
+        )
+
+    def _find_all_importers(self, files: Set[str]) -> frozenset[str]:
+        """The files that import one of `files`, directly or through others."""
         importers = self.find_importers()
         found: set[str] = set()
-        waiting = [*self._using - paired]
+        waiting = [*files]
         while waiting:
             for importer in importers.get(waiting.pop(), set()) - found:
                 found.add(importer)

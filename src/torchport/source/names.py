@@ -210,6 +210,9 @@ class Names:
             return f"{base}.{node.attr}" if base else None
         if isinstance(node, ast.Call):
             return self._call_meaning(node)
+        if isinstance(node, ast.IfExp):  # autocast if args.amp else nullcontext
+            meanings = {self.resolve_name(node.body), self.resolve_name(node.orelse)} - {"contextlib.nullcontext"}
+            return meanings.pop() if len(meanings) == 1 else None
         if (
             isinstance(node, ast.Subscript)
             and isinstance(node.slice, ast.Constant)

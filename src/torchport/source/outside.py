@@ -6,6 +6,7 @@ Files are read and parsed when something is asked of them, and never imported or
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -91,6 +92,12 @@ class Outside:
             return place.read_bytes() if place.stat().st_size <= _LARGEST else b""
         except OSError:
             return b""
+
+    def find_importers_with(self, module: Module, pattern: re.Pattern[bytes]) -> Iterator[tuple[str, bytes]]:
+        """The files of the project that import a file and in which `pattern` is found, with their content."""
+        for name in sorted(module.project.importers.get(module.text.path, ())):
+            if pattern.search(data := self.read_bytes(name)):
+                yield name, data
 
     def locate_name(self, importer: str, name: str, *, installed: bool = True) -> tuple[Path, list[str]] | None:
         """The file that `name` is found in, seen from the file `importer`, and the words that are left to look up;

@@ -58,6 +58,7 @@ _SEVERITY = {Support.UNSUPPORTED: Severity.ERROR, Support.WORKS: Severity.INFO}
 def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
     """A finding for every package that is made for CUDA; CUDA builds of torch lose their suffix."""
     channels: int | None = None  # how far a list of conda's channels is indented, inside of it
+    lists = _lists_packages(file)
     for line in file.iter_lines():
         text = _COMMENT.split(line.text, maxsplit=1)[0] if file.kind is Kind.YAML else line.text.partition("#")[0]
         if file.kind is Kind.PACKAGES:
@@ -77,7 +78,15 @@ def check_file(file: TextFile, style: Style) -> Iterator[Finding]:
                 severity=Severity.WARNING,
             )
         yield from _by_address(file, line, text, style)
-        yield from _by_name(file, line, text)
+        if lists or (file.kind is not Kind.SETTINGS and _INSTALL.search(text)):
+            yield from _by_name(file, line, text)
+
+
+def _lists_packages(file: TextFile) -> bool:
+    """Whether every line may name a package to install; in other files only what an installer is given is one."""
+    if file.kind is Kind.SETTINGS:
+        return file.text.path.endswith(_PROJECT)
+    return file.kind is Kind.PACKAGES or _CONDA_LIST.search(file.text.text) is not None
 
 
 def _by_address(file: TextFile, line: Line, text: str, style: Style) -> Iterator[Finding]:
@@ -124,10 +133,7 @@ def _follow_channels(text: str, channels: int | None) -> int | None:
 
 
 def _by_name(file: TextFile, line: Line, text: str) -> Iterator[Finding]:
-    if file.kind is Kind.SETTINGS:
-        if not file.text.path.endswith(_PROJECT) or _OTHER_KEY.match(text):
-            return
-    elif file.kind is not Kind.PACKAGES and not _INSTALL.search(text) and not _CONDA_LIST.search(file.text.text):
+    if file.kind is Kind.SETTINGS and _OTHER_KEY.match(text):
         return
     for pattern in (_NVIDIA, _CONDA):
         for found in pattern.finditer(text):
