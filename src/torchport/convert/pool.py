@@ -41,7 +41,7 @@ Lost = Callable[[Path, str, Finding], Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Job:
-    """What is done with the files that follow, and what is known of their values by now."""
+    """A task for the files that follow, and the values that are known by now."""
 
     task: Task
     values: Mapping[str, Mapping[Key, Known]]
