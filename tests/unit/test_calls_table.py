@@ -25,7 +25,7 @@ def test_a_hundred_thousand_calls_are_filtered_and_sorted(tmp_path):
         Row(0, number, "judged", f"aten::op{number % 97}", module=f"layers.{number % 331}.fc", score=1 + number % 1000)
         for number in range(ROWS)
     ]
-    data = Culprit([], Replay(rows, [0]), (1, 1)).to_json()
+    data = Culprit([], Replay(rows, {0: [0]}), (1, 1)).to_json()
     page = tmp_path / "page.html"
     page.write_text(render_culprit_section(port_results.compare(culprit=data)))
     script = resources.files("torchport.report.html").joinpath("page.js")

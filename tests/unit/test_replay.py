@@ -14,12 +14,13 @@ import pytest
 from test_operator_files import Given, measured, write
 
 from torchport.compare import precision, replay
-from torchport.compare.culprit import classify_error
+from torchport.compare.culprit import Culprit, classify_error
 from torchport.errors import TorchportError
 from torchport.record import oracles
 from torchport.record.operators.mode import UNWRITTEN
-from torchport.record.operators.reading import Operators
+from torchport.record.operators.reading import Operators, ProcessOperators
 from torchport.record.operators.tables import Row, Tables
+from torchport.record.recording import Recording
 
 pytestmark = pytest.mark.processes
 
@@ -87,7 +88,7 @@ def test_steps_that_are_not_there(recordings):
     with pytest.raises(TorchportError, match="step 9 was not recorded"):
         replay.replay_recording(recordings / HEALTHY, steps=[9])
     with pytest.raises(TorchportError, match="no operators of rank 7"):
-        replay.replay_recording(recordings / HEALTHY, rank=7)
+        replay.replay_recording(recordings / HEALTHY, ranks=[7])
 
 
 def test_without_torch(recordings, monkeypatch):
@@ -131,8 +132,8 @@ def test_what_devices_declare(operator, dtype, device, settings, wanted):
 
 
 def _one_call(folder, *rows):
-    """A recording whose only step has these calls: (name, arguments, results, inputs, outputs); a tensor is an array, None
-    for an undefined one, or "unwritten"."""
+    """A recording with one step of these calls: (name, arguments, results, inputs, outputs), and what the inputs hold
+    after it; a tensor is an array, None for an undefined one, or "unwritten"."""
     source = Given()
     made = Tables(lambda block: source.items.append(("block", block)))
 
@@ -141,14 +142,15 @@ def _one_call(folder, *rows):
             return -1
         if isinstance(value, str):
             return made.add_tensor(Row([1, 1], "float32", "cpu", storage, elements=1, reason=UNWRITTEN), None)
-        dims = [*value.shape, *(stride // 4 for stride in value.strides)]
-        row = Row(dims, "float32", "cpu", storage, version, elements=value.size)
+        dims = [*value.shape, *(stride // value.itemsize for stride in value.strides)]
+        row = Row(dims, str(value.dtype), "cpu", storage, version, elements=value.size)
         return made.add_tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
 
-    for name, arguments, results, inputs, outputs in rows:
+    for name, arguments, results, inputs, outputs, *after in rows:
         given = [tensor(value, place, 0) for place, value in enumerate(inputs)]
         gave = [tensor(value, place, 1) for place, value in enumerate(outputs)]
-        made.add_call(name, "", 0, given, gave, arguments=arguments, results=results)
+        wrote = [tensor(value, place, 1) for place, value in enumerate(after[0] if after else ())]
+        made.add_call(name, "", 0, given, gave, arguments=arguments, results=results, written=wrote)
     return write(folder, 1, lambda: (source, made))
 
 
@@ -201,3 +203,98 @@ def test_statistics_that_batch_norm_keeps_in_evaluation_are_not_judged(tmp_path)
     rows = replay.replay_recording(tmp_path).rows
     assert [(row.kind, row.wrong, row.result) for row in rows[:2]] == [("judged", False, 0), ("judged", True, 0)]
     assert rows[2].wrong, "in training they are read"
+
+
+def test_indices_are_judged_by_the_numbers_there(tmp_path):
+    given, values = numpy.float32([[3, 1, 3, 2]]), numpy.float32([[3, 3]])
+    arguments, results = '[{"t":0},2,1,true,true]', '[{"t":0},{"t":1}]'
+    rows = [
+        ("aten::topk", arguments, results, [given], [values, numpy.int64([places])])
+        for places in ([0, 2], [2, 0], [0, 3])
+    ]
+    _one_call(tmp_path, *rows)
+    assert [row.wrong for row in replay.replay_recording(tmp_path).rows] == [False, False, True]
+
+
+def test_a_cast_has_one_right_value(tmp_path):
+    given = numpy.float32([1 + 2**-11 + 2**-12, 2])
+    arguments = '[{"t":0},{"dtype":"float16"},null,null,null,false,null]'
+    nearest, cut = numpy.float16([1 + 2**-10, 2]), numpy.float16([1, 2])
+    rows = [("aten::_to_copy", arguments, '[{"t":0}]', [given], [made]) for made in (nearest, cut)]
+    _one_call(tmp_path, *rows)
+    right, wrong = replay.replay_recording(tmp_path).rows
+    assert (right.kind, right.wrong) == ("judged", False)
+    assert wrong.wrong and wrong.spoilt == "50.00% of the elements differ"
+
+
+def test_gradients_that_a_scaler_divides_are_judged(tmp_path):
+    gradient, scale = numpy.float32([4, 8]), numpy.float32([0.25])
+    no, yes = numpy.float32([0]), numpy.float32([1])
+    name, arguments = "aten::_amp_foreach_non_finite_check_and_unscale_", '[[{"t":0}],{"t":1},{"t":2}]'
+    infinite = numpy.float32([numpy.inf, 8])
+
+    def after(given, found, wrote, said):
+        return name, arguments, "[]", [given, found, scale], [], [wrote, said]
+
+    _one_call(
+        tmp_path,
+        after(gradient, no, gradient / 4, no),
+        after(gradient, no, gradient / 4 * numpy.float32(1.001), no),
+        after(infinite, no, infinite / 4, yes),
+        after(infinite, no, infinite / 4, no),
+    )
+    rows = replay.replay_recording(tmp_path).rows
+    assert [(row.kind, row.wrong, row.bytes) for row in rows] == [
+        ("judged", False, 12),
+        ("judged", True, 12),
+        ("judged", False, 12),
+        ("judged", True, 12),
+    ]
+
+
+def test_a_gradient_may_be_reduced_to_what_was_broadcast(tmp_path):
+    grad = given = numpy.float32([[-1, -2], [-3, -4]])
+    weight = numpy.float32([0.5, 0.5])
+    whole = grad * given  # of negative numbers
+    arguments, results = '[{"t":0},{"t":1},{"t":2}]', '[{"t":0},{"t":1}]'
+    by_given = grad * numpy.float32(0.5)
+    made = (whole, whole.sum(0, keepdims=True), whole.sum(0, keepdims=True) * 2, whole.sum(1, keepdims=True)[:1])
+    rows = [
+        ("aten::_prelu_kernel_backward", arguments, results, [grad, given, weight.reshape(1, 2)], [by_given, one])
+        for one in made
+    ]
+    _one_call(tmp_path, *rows)
+    assert [row.wrong for row in replay.replay_recording(tmp_path).rows] == [False, False, True, True]
+
+
+def test_which_steps_and_ranks_are_judged():
+    processes = tuple(
+        ProcessOperators(pid, rank, {step: Path() for step in range(10)}, (), None, (), ())
+        for pid, rank in ((7, 0), (8, 1))
+    )
+    recorded = Operators(Path(), Recording(Path(), {}, (), None), processes)
+    assert replay.choose_steps(recorded) == {0: [0, 1, 2, 9], 1: [0, 9]}
+    assert replay.choose_steps(recorded, parted=5) == {0: [0, 1, 2, 5, 9], 1: [0, 5, 9]}
+    assert replay.choose_steps(recorded, parted=50) == replay.choose_steps(recorded)
+    assert replay.choose_steps(recorded, [1]) == {1: [0, 1, 2, 9]}
+
+
+def test_what_was_judged_is_said_in_words():
+    one = replay.Replay([], {0: [0, 1, 9]}, 10)
+    assert (one.reach, one.left_out, one.steps) == ("steps 0, 1, 9", 7, [0, 1, 9])
+    many = replay.Replay([], {0: [0, 1], 1: [0], 2: [0]}, 6)
+    assert many.reach == "steps 0, 1 of rank 0; step 0 of ranks 1, 2"
+    assert list(Culprit([], many, (2, 2)).list_unchecked()) == [
+        "the operators of 2 recorded steps (steps 0, 1 of rank 0; step 0 of ranks 1, 2 were computed again)"
+    ]
+    assert not list(Culprit([], replay.Replay([], {0: [0]}, 1), (1, 1)).list_unchecked())
+
+
+def test_the_bad_card_is_named():
+    row = replay.Row(3, 0, "judged", "aten::silu", rank=1, wrong=True)
+    found = Culprit([], replay.Replay([row], {0: [3], 1: [3]}, 2), (1, 1), port=Path("npu"))
+    assert "step 3 of rank 1, on no other rank: " in found.findings[0].message
+    assert "torchport case npu --step 3 --rank 1 --op aten::silu:0" in found.findings[0].hint
+    both = [row, dataclasses.replace(row, rank=0)]
+    said = Culprit([], replay.Replay(both, {0: [3], 1: [3]}, 2), (1, 1)).findings[0].message
+    assert "on no other rank" not in said

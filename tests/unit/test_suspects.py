@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from torchport.compare.differences import find_parting_step
 from torchport.findings import Finding, Safety, Severity
-from torchport.port.suspects import find_parting_step
 
 
 def finding(code, severity=Severity.ERROR, **evidence):

@@ -105,7 +105,7 @@ def test_a_wrong_call_within_its_noise_is_nondeterminism(tmp_path, monkeypatch):
     row = Row(0, 0, "judged", "aten::relu", module="net", score=100.0, error=0.01, wrong=True)
     for by, kind in ((0.005, "nondeterminism"), (1e-5, "wrong result")):
         noisy = repeated.Unsteady(0, 0, "aten::relu", "net", "", by)
-        found = culprits.Culprit([], Replay([row], [0]), (1, 1), unsteady=[noisy], port=one.path)
+        found = culprits.Culprit([], Replay([row], {0: [0]}), (1, 1), unsteady=[noisy], port=one.path)
         assert found.to_json()["class"] == kind
         assert [finding.code for finding in found.findings[:2]] == ["TP357", "TP362"]
     assert f"torchport case {one.path} --step 0 --op aten::relu:0 -o case" in found.findings[0].hint
@@ -170,7 +170,7 @@ def test_the_table_of_all_calls_is_text_for_the_page_alone(tmp_path):
         Row(0, number, "judged", f"aten::op{number % 7}", module="<b>net</b>", score=1.0 + number)
         for number in range(20_000)
     ]
-    data = culprits.Culprit([], Replay(rows, [0]), (1, 1)).to_json()
+    data = culprits.Culprit([], Replay(rows, {0: [0]}), (1, 1)).to_json()
     text = section(port_results.compare(culprit=data))
     stored = text.partition("<pre id=calls hidden>")[2].partition("</pre>")[0]
     assert "<b>" not in text

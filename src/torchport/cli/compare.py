@@ -26,19 +26,23 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchport.cli import UNDECIDED
 from torchport.compare import compare_recordings
+from torchport.compare.differences import find_parting_step
 from torchport.errors import TorchportError
-from torchport.findings import write_atomically
+from torchport.findings import Result, write_atomically
 from torchport.record.recording import Recording
 from torchport.report import render_compare
 from torchport.report.html import render_page
 from torchport.report.sarif import render_sarif
+from torchport.results.comparison import Comparison
 
 if TYPE_CHECKING:
     from torchport.compare.culprit import Culprit
@@ -64,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--again", type=Path, metavar="B2", help="recording of B's run once more: what it does not repeat is noise"
     )
+    parser.add_argument(
+        "--rank", type=int, action="append", metavar="R", help="judge the operators of this rank; may be given again"
+    )
+    parser.add_argument(
+        "--step", type=int, action="append", metavar="N", help="judge the operators of this step; may be given again"
+    )
     parser.add_argument("--tolerance", type=parse_relative_tolerance, metavar="X", help=TOLERANCE)
     parser.add_argument("-o", "--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="store the operators that were judged here")
@@ -83,8 +93,9 @@ def run_command(arguments: argparse.Namespace) -> int:
         )
     reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
     control = Recording.from_directory(arguments.control) if arguments.control else None
-    judged = _judged(arguments.reference, arguments.port, arguments.again)
-    result = compare_recordings(reference, port, control=control, given=arguments.tolerance, operators=judged)
+    compare = functools.partial(compare_recordings, reference, port, control=control, given=arguments.tolerance)
+    judged = _judged(arguments, compare)
+    result = compare(operators=judged)
     if arguments.csv:
         if judged is None or judged.replay is None:
             raise TorchportError(
@@ -112,7 +123,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def _modules(arguments: argparse.Namespace) -> int:
     """The table of a model's modules."""
-    for name in ("reference", "control", "again", "tolerance", "html", "csv", "tensors", "sarif"):
+    for name in ("reference", "control", "again", "rank", "step", "tolerance", "html", "csv", "tensors", "sarif"):
         if getattr(arguments, name) is not None:
             raise TorchportError(
                 f"{'a recording' if name == 'reference' else f'--{name}'} is of no use beside --model",
@@ -136,7 +147,9 @@ def _modules(arguments: argparse.Namespace) -> int:
     return int(any(row["wrong"] for row in rows))
 
 
-def _judged(reference: Path, port: Path, again: Path | None) -> Culprit | None:
+def _judged(arguments: argparse.Namespace, compare: Callable[[], Result[Comparison]]) -> Culprit | None:
+    """The operators of both; which steps are judged, `compare` without them tells, unless the user says so."""
+    reference, port, again = arguments.reference, arguments.port, arguments.again
     if again is not None and not (again / FOLDER).is_dir():
         raise TorchportError(
             f"--again {again} has no operators", hint="torchport run --record DIR --level tensor SCRIPT records them."
@@ -145,7 +158,8 @@ def _judged(reference: Path, port: Path, again: Path | None) -> Culprit | None:
         return None
     from torchport.compare.culprit import find_culprit  # needs numpy and h5py
 
-    return find_culprit(reference, port, again)
+    parted = find_parting_step(compare().findings) if arguments.step is None and arguments.rank is None else None
+    return find_culprit(reference, port, again, steps=arguments.step, ranks=arguments.rank, parted=parted)
 
 
 def parse_relative_tolerance(text: str) -> float:

@@ -23,6 +23,9 @@ from torchport.record.recording import Recording
 WEIGHT, DATA, HYPER_PARAMETER, RANDOM = "weight", "data", "hyper-parameter", "random stream"
 OPERATOR, COLLECTIVE = "missing operator", "missing collective"
 DRAWS = ("bernoulli", "dropout", "rand", "normal_", "uniform_", "multinomial")
+# Bytes of a generator's state: of the CPU (the Mersenne Twister of at::CPUGeneratorImpl), of CUDA and of the NPU (seed
+# and offset).
+STATES = ((5056,), (16,))
 NAMED = 4  # tensors are named in a sentence
 
 
@@ -134,11 +137,18 @@ def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
 def find_external_tensors(side: Side) -> Iterator[tuple[Call, Tensor]]:
     """What comes from the host or out of a draw beside the model, in the order of its use."""
     for call, tensor in _inputs(side):
-        if call.phase == "forward" and not tensor.name:
+        if call.phase == "forward" and not tensor.name and not _is_generator_state(call, tensor):
             yield call, tensor
     for call in side.calls:
         if _draws_numbers(call) and not call.module:
             yield from ((call, tensor) for tensor in call.outputs if tensor is not None)
+
+
+def _is_generator_state(call: Call, tensor: Tensor) -> bool:
+    """Whether it is the state of a random generator, which `torch.utils.checkpoint` keeps and puts back: bytes on the
+    host that nothing computes with. One stream on each device is as it should be."""
+    kept = strip_namespace(call) in ("detach", "clone", "_to_copy", "copy_")
+    return kept and tensor.dtype == "uint8" and tensor.device == "cpu" and tensor.shape in STATES
 
 
 def _draws_numbers(call: Call) -> bool:

@@ -50,6 +50,7 @@ class Culprit:
     overflows: Sequence[Overflow] = ()
     unsteady: Sequence[Unsteady] = ()
     port: Path | None = None
+    rank: int = 0  # of `paired` and `unsteady`
 
     @property
     def findings(self) -> list[Finding]:
@@ -72,22 +73,33 @@ class Culprit:
             Severity.ERROR,
             Safety.REPORT,
             _location(row.source),
-            f"first wrong: {_where(row)}, step {row.step}: {_size(row)}, introduced there, not inherited{more}",
+            f"first wrong: {_where(row)}, step {row.step}{self._of_rank(row)}: {_size(row)}, introduced there, not "
+            f"inherited{more}",
             f"{self._kind(row)}. As a test with pytest: {self._case(row)}",
             evidence=dataclasses.asdict(row) | {"class": self._kind(row)},
         )
 
+    def _of_rank(self, row: Row) -> str:
+        """Which card it is, where several were judged, and whether it is the only one."""
+        if self.replay is None or len(self.replay.judged) == 1:
+            return ""
+        alone = {one.rank for one in self.replay.wrong} == {row.rank}
+        return f" of rank {row.rank}{', on no other rank' if alone else ''}"
+
     def _kind(self, row: Row) -> str:
         """The class; what a second run does not repeat is no error that can be found again."""
-        noise = [one.by for one in self.unsteady if (one.step, one.call) == (row.step, row.call)]
+        here = row.rank == self.rank
+        noise = [one.by for one in self.unsteady if here and (one.step, one.call) == (row.step, row.call)]
         return NONDETERMINISM if noise and row.error <= STEADY * max(noise) else classify_error(row)
 
     def _case(self, row: Row) -> str:
         """The command that makes a test of that call."""
         rows = self.replay.rows if self.replay else ()
-        before = sum(one.step == row.step and one.operator == row.operator and one.call < row.call for one in rows)
+        same = [one for one in rows if (one.rank, one.step, one.operator) == (row.rank, row.step, row.operator)]
+        before = sum(one.call < row.call for one in same)
         where = "DIR" if self.port is None else shlex.quote(str(self.port))
-        return f"torchport case {where} --step {row.step} --op {row.operator}:{before} -o case"
+        rank = f" --rank {row.rank}" if row.rank else ""
+        return f"torchport case {where} --step {row.step}{rank} --op {row.operator}:{before} -o case"
 
     def _spoilt(self) -> Iterator[Finding]:
         for overflow in self.overflows[:1]:
@@ -117,6 +129,12 @@ class Culprit:
                 "torch.use_deterministic_algorithms(True) asks for operators that repeat themselves.",
                 evidence=dataclasses.asdict(worst),
             )
+
+    def list_unchecked(self) -> Iterator[str]:
+        """The steps of operators that were recorded and not judged."""
+        if self.replay is not None and self.replay.left_out:
+            many = "step" if self.replay.left_out == 1 else "steps"
+            yield f"the operators of {self.replay.left_out} recorded {many} ({self.replay.reach} were computed again)"
 
     def _around(self) -> Iterator[Finding]:
         for place, cause in enumerate(self.causes):
@@ -187,7 +205,8 @@ class Culprit:
             "first": dataclasses.asdict(first) if first else None,
             "causes": [dataclasses.asdict(cause) for cause in self.causes],
             "steps": {"reference": self.steps[0], "port": self.steps[1]},
-            "replayed": list(self.replay.steps) if self.replay else [],
+            "replayed": self.replay.reach if self.replay else "",
+            "left_out": self.replay.left_out if self.replay else 0,
             "calls": len(rows),
             "wrong": len(self.replay.wrong) if self.replay else 0,
             "share": self.replay.share if self.replay else None,
@@ -218,7 +237,7 @@ class Culprit:
         for row in (self.replay.rows if self.replay else ())[:MOST_ROWS]:
             if row.kind not in (JUDGED, UNKNOWN):
                 continue
-            apart = self.paired.apart.get((row.step, row.call)) if self.paired else None
+            apart = self._apart(row)
             texts = (row.operator, row.phase, row.module, row.source, row.spoilt or row.why)
             rows.append(
                 [
@@ -233,15 +252,23 @@ class Culprit:
 
     def _row(self, row: Row) -> dict[str, Any]:
         """A call; `apart` is how far its results are from the reference's, inherited and introduced."""
-        apart = self.paired.apart.get((row.step, row.call)) if self.paired else None
-        return dataclasses.asdict(row) | {"apart": apart}
+        return dataclasses.asdict(row) | {"apart": self._apart(row)}
+
+    def _apart(self, row: Row) -> float | None:
+        return self.paired.apart.get((row.step, row.call)) if self.paired and row.rank == self.rank else None
 
 
 def find_culprit(
-    reference: Path, port: Path, again: Path | None = None, steps: Sequence[int] | None = None
+    reference: Path,
+    port: Path,
+    again: Path | None = None,
+    *,
+    steps: Sequence[int] | None = None,
+    ranks: Sequence[int] | None = None,
+    parted: int | None = None,
 ) -> Culprit | None:
     """Judge the operators of two recordings; None where neither has any. `again` is a recording of the port's run once
-    more, which shows what is not repeated; `steps` are those that are computed again.
+    more, which shows what is not repeated; `replay_recording` says what `steps`, `ranks` and `parted` are.
 
     Raises TorchportError where one alone has some, or they share no module, and as `replay_recording`,
     `compare_global_batches` and `find_unsteady_calls` do.
@@ -256,10 +283,10 @@ def find_culprit(
                 hint="Record both: torchport run --record DIR --level tensor SCRIPT",
             )
     other_ranks = len(one.processes) != len(other.processes)
-    rank = other.processes[0].rank or 0
+    rank = ranks[0] if ranks else other.processes[0].rank or 0
     _of_one_script(one, other, rank)
     counts = len(one.processes[0].steps), len(other.processes[0].steps)
-    replayed = replay_recording(port, rank=rank, steps=steps) if has_tensors(other) else None
+    replayed = replay_recording(port, ranks=ranks, steps=steps, parted=parted) if has_tensors(other) else None
     around = compare_global_batches(one, other) if other_ranks else []
     around += find_causes(one, other, rank, other_ranks=other_ranks)
     return Culprit(
@@ -271,10 +298,11 @@ def find_culprit(
         _overflows(one, other),
         [] if again is None else find_unsteady_calls(other, Operators.read(again), rank),
         port,
+        rank,
     )
 
 
-def find_port_culprit(port: Path) -> Culprit | None:
+def find_port_culprit(port: Path, *, parted: int | None = None) -> Culprit | None:
     """Judge the operators of one recording, beside a reference that has none: what they compute, not what they are
     given. None where it has no tensors of any. Raises TorchportError as `replay_recording` does."""
     recorded = Operators.read(port)
@@ -282,7 +310,8 @@ def find_port_culprit(port: Path) -> Culprit | None:
         return None
     first = recorded.processes[0]
     spoilt = [overflow for overflow in find_overflows(recorded) if not overflow.handled]
-    return Culprit([], replay_recording(port, rank=first.rank or 0), (0, len(first.steps)), None, spoilt, port=port)
+    judged = replay_recording(port, parted=parted)
+    return Culprit([], judged, (0, len(first.steps)), None, spoilt, port=port, rank=first.rank or 0)
 
 
 def _overflows(reference: Operators, port: Operators) -> list[Overflow]:

@@ -17,6 +17,8 @@ from torchport.findings import Finding, Safety, Severity
 STEPWISE = "step by step"
 STATISTICALLY = "statistically"
 MIXED = "step by step at first, then statistically"
+# What parts of itself: losses, gradients, updates, and what is not finite.
+PARTED = ("TP301", "TP302", "TP354")
 TOO_FEW = f"Give the script arguments with which it trains at least {STATISTICAL.least} steps, better a hundred."
 
 
@@ -149,3 +151,16 @@ def _not_finite(curve: Curve) -> Iterator[Finding]:
             "Steps from there on cannot be compared.",
             {"step": step},
         )
+
+
+def find_parting_step(findings: Sequence[Finding]) -> int | None:
+    """The first step in which the runs part; None where they do not, or nobody knows in which."""
+    steps = [
+        int(finding.evidence["step"])
+        for finding in findings
+        if finding.code in PARTED
+        and finding.severity == Severity.ERROR
+        and finding.evidence
+        and "step" in finding.evidence
+    ]
+    return min(steps, default=None)

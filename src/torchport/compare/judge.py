@@ -153,7 +153,10 @@ def compare_recordings(
         metrics=tuple(metrics),
         evidence=tuple(conditions.collect_evidence(process) for process in port.trained),
         covered=Covered(len(far.single), len(far.means)),
-        unchecked=tuple(_unchecked(far, judged, metrics, table, chance, start.list_drawn(control))),
+        unchecked=(
+            *_unchecked(far, judged, metrics, table, chance, start.list_drawn(control)),
+            *(operators.list_unchecked() if operators else ()),
+        ),
     )
     return Result("compare", tuple(findings), data)
 

@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,10 @@ from torchport.record.operators import layout
 from torchport.record.operators.reading import Operators
 
 JUDGED, UNKNOWN = "judged", "not judged"
-ENOUGH = 3  # steps are judged where nobody says which
+# Judged where nobody says which: the first steps of the first rank, and one of each other rank; of all, the last one
+# and the one in which the runs part. A fault of a later step or of one card shows in them.
+ENOUGH = 3
+MOST_RANKS = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Row:
     call: int
     kind: str
     operator: str
+    rank: int = 0
     overload: str = ""
     phase: str = ""
     module: str = ""
@@ -67,10 +71,35 @@ class Row:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replay:
-    """All rows of the steps that were judged, in the order of calls."""
+    """All rows of what was judged, by step, rank and call: `judged` has the steps of each rank, `recorded` how many
+    steps all ranks have."""
 
     rows: Sequence[Row]
-    steps: Sequence[int]
+    judged: Mapping[int, Sequence[int]]
+    recorded: int = 0
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of which something was judged."""
+        return sorted({step for steps in self.judged.values() for step in steps})
+
+    @property
+    def reach(self) -> str:
+        """The judged steps in words: "steps 0, 1, 2, 8 of rank 0; step 0 of ranks 1, 2"."""
+        if len(self.judged) == 1:
+            return _count_steps(next(iter(self.judged.values())))
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for rank, steps in self.judged.items():
+            groups.setdefault(tuple(steps), []).append(rank)
+        return "; ".join(
+            f"{_count_steps(steps)} of rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+            for steps, ranks in groups.items()
+        )
+
+    @property
+    def left_out(self) -> int:
+        """How many recorded steps, of all ranks, were not judged."""
+        return max(0, self.recorded - sum(map(len, self.judged.values())))
 
     @property
     def wrong(self) -> list[Row]:
@@ -116,22 +145,48 @@ def has_tensors(recorded: Operators) -> bool:
     return False
 
 
-def replay_recording(path: str | Path, *, rank: int = 0, steps: Iterable[int] | None = None) -> Replay:
-    """Judge the calls of a recording's `steps` (its first ENOUGH by default) in the process of `rank`.
+def choose_steps(
+    recorded: Operators, ranks: Sequence[int] | None = None, parted: int | None = None
+) -> dict[int, list[int]]:
+    """The steps of each rank that are judged where nobody says which; `parted` is the one in which the runs part. Of
+    `ranks` that are asked for, each is judged as the first is."""
+    asked = [number if one.rank is None else one.rank for number, one in enumerate(recorded.processes)]
+    found = {}
+    for place, rank in enumerate(asked[:MOST_RANKS] if ranks is None else ranks):
+        steps = recorded.rank(rank).steps
+        wanted = {*steps[: ENOUGH if place == 0 or ranks is not None else 1], *steps[-1:]}
+        if parted is not None and parted in steps:
+            wanted.add(parted)
+        if wanted:
+            found[rank] = sorted(wanted)
+    return found
+
+
+def replay_recording(
+    path: str | Path,
+    *,
+    ranks: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+    parted: int | None = None,
+) -> Replay:
+    """Judge the calls of a recording: `steps` of `ranks`, and where one is not given, as `choose_steps` says.
 
     Raises TorchportError where torch is missing, there are no such steps, or they were recorded without tensors.
     """
     recorded = Operators.read(path)
-    process = recorded.rank(rank)
-    numbers = list(process.steps[:ENOUGH] if steps is None else steps)
-    for number in numbers:
-        with process.step(number) as step:
-            level = step.about.get("level")
-        if level != layout.TENSOR:
-            raise TorchportError(
-                f"{recorded.path} has step {number} at level {level}, without the content of its tensors",
-                hint="Record them: torchport run --record DIR --level tensor SCRIPT",
-            )
+    chosen = choose_steps(recorded, ranks, parted)
+    if steps is not None:
+        chosen = dict.fromkeys(chosen, sorted(set(steps)))
+    for rank, numbers in chosen.items():
+        process = recorded.rank(rank)
+        for number in numbers:
+            with process.step(number) as step:
+                level = step.about.get("level")
+            if level != layout.TENSOR:
+                raise TorchportError(
+                    f"{recorded.path} has step {number} at level {level}, without the content of its tensors",
+                    hint="Record them: torchport run --record DIR --level tensor SCRIPT",
+                )
     if importlib.util.find_spec("torch") is None:
         raise TorchportError(
             "to compute recorded operators again needs torch, which is not installed here",
@@ -140,12 +195,16 @@ def replay_recording(path: str | Path, *, rank: int = 0, steps: Iterable[int] | 
     settings = [event["settings"] for event in recorded.recording.of_kind("device")]
     job = {
         "recording": str(recorded.path.resolve()),
-        "rank": rank,
-        "steps": numbers,
+        "ranks": list(chosen.items()),
         "settings": settings[-1] if settings else {},
         "tanh": any(NOTE in event["text"] for event in recorded.recording.of_kind("note")),
     }
-    return Replay([Row(**row) for row in _rows(job)], numbers)
+    rows = sorted((Row(**row) for row in _rows(job)), key=lambda row: (row.step, row.rank))  # each in order of calls
+    return Replay(rows, chosen, sum(len(process.steps) for process in recorded.processes))
+
+
+def _count_steps(steps: Sequence[int]) -> str:
+    return f"step{'' if len(steps) == 1 else 's'} {', '.join(map(str, steps))}"
 
 
 def _rows(job: dict[str, Any]) -> Iterable[dict[str, Any]]:

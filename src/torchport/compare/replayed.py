@@ -1,7 +1,7 @@
 """The process that computes recorded operators again: needs torch (CPU). `replay` starts it.
 
-Its standard input is a job as JSON (`recording`, `rank`, `steps`, `settings`, `tanh`), its standard output a line of
-JSON for each call.
+Its standard input is a job as JSON (`recording`, `ranks` with their steps, `settings`, `tanh`), its standard output a
+line of JSON for each call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from torchport.compare import scores
+from torchport.compare import indices, scores
 from torchport.compare.aftermath import Aftermath
 from torchport.compare.precision import get_declared_error
 from torchport.compare.scores import Score
@@ -59,27 +59,8 @@ RANDOM_WORDS = (
 # fills them, and nothing reads them.
 BATCH_NORMS = ("native_batch_norm", "_batch_norm_impl_index", "_native_batch_norm_legit_no_training")
 SAVED_BY_BATCH_NORM = (1, 2)
-# Indices depend on which of equal numbers is met first.
-WHICH = frozenset(
-    {
-        "sort",
-        "argsort",
-        "topk",
-        "max",
-        "min",
-        "argmax",
-        "argmin",
-        "kthvalue",
-        "median",
-        "mode",
-        "cummax",
-        "cummin",
-        "adaptive_max_pool2d",
-        "max_pool2d_with_indices",
-        "max_pool3d_with_indices",
-        "aminmax",
-    }
-)
+# They change the dtype or the place of numbers and round once, to the nearest: a result has one right value.
+CASTS = frozenset({"_to_copy", "copy_", "_npu_dtype_cast", "npu_dtype_cast", "_npu_dtype_cast_backward"})
 
 
 def main() -> int:
@@ -101,16 +82,18 @@ def main() -> int:
 
 def replay_steps(torch: Any, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """A row for each call of the job's steps."""
-    process = Operators.read(job["recording"]).rank(job["rank"])
+    recorded = Operators.read(job["recording"])
     replayer = Replayer(torch, job["settings"], tanh=job["tanh"])
-    for number in job["steps"]:
-        later = process.step(number + 1) if number + 1 in process.files else None
-        with process.step(number) as step:
-            try:
-                yield from replayer.judge_step(number, step, later)
-            finally:
-                if later is not None:
-                    later.close()
+    for rank, numbers in job["ranks"]:
+        process = recorded.rank(rank)
+        for number in numbers:
+            later = process.step(number + 1) if number + 1 in process.files else None
+            with process.step(number) as step:
+                try:
+                    yield from ({"rank": rank, **row} for row in replayer.judge_step(number, step, later))
+                finally:
+                    if later is not None:
+                        later.close()
 
 
 class Replayer:
@@ -136,11 +119,17 @@ class Replayer:
         try:
             return self._call(call, aftermath)
         except UnknownCallError as error:
-            return {"kind": UNKNOWN, "why": str(error), "bytes": _bytes(call.outputs)}
+            return {"kind": UNKNOWN, "why": str(error), "bytes": self._given(call)}
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError) as error:
             # Of an operator that the CPU has otherwise: what it was given it cannot take.
             why = " ".join(str(error).split())[:160]
-            return {"kind": UNKNOWN, "why": f"the CPU refuses it: {why}", "bytes": _bytes(call.outputs)}
+            return {"kind": UNKNOWN, "why": f"the CPU refuses it: {why}", "bytes": self._given(call)}
+
+    def _given(self, call: Call) -> int:
+        """The bytes of what a call gives and of what it writes."""
+        shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
+        written = [one for one in _written(self.torch, call) if (one.storage, one.offset) not in shown]
+        return _bytes([*call.outputs, *written])
 
     def _call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
         short = call.name.partition("::")[2]
@@ -171,23 +160,39 @@ class Replayer:
             if _same(self.torch, got, cpu[place]):
                 found.append(Score(1.0, 0.0, 0.0, 0.0, 0.0))
                 continue
-            if not (got.is_floating_point() or got.is_complex()):
-                if short not in WHICH:
-                    found.append(scores.score_exact(self.torch, got, cpu[place]))
+            if short in indices.OPERATORS and got.dtype == self.torch.int64:
+                found += self._score_indices(call, recorded, place, got, cpu[place])
+                continue
+            if short in CASTS or not (got.is_floating_point() or got.is_complex()):
+                found.append(scores.score_exact(self.torch, got, cpu[place]))
                 continue
             if wide is None:
                 wide = self._computed(call, recorded, reference, wide=True)
             limit, _ = get_declared_error(call.name, one.dtype, one.device, self._settings)
-            score = scores.score_result(self.torch, got, cpu[place], wide[place], limit)
+            own, exact = _as_gradient(short, got, cpu[place]), _as_gradient(short, got, wide[place])
+            score = scores.score_result(self.torch, got, own, exact, limit)
             if score.wrong and not score.spoilt:
                 if noisy is None:
                     noisy = self._computed(call, recorded, reference, wide=True, noise=scores.NOISE)
-                score = scores.adjust_for_conditioning(score, wide[place], noisy[place], one.dtype)
+                moved = _as_gradient(short, got, noisy[place])
+                score = scores.adjust_for_conditioning(score, exact, moved, one.dtype)
             found.append(score)
             lost = lost or (scores.find_narrower_dtype(self.torch, got) if score.wrong else "")
         if any(score.wrong for score in found) and self._of_chance(call, recorded, reference, cpu):
             raise UnknownCallError("it reads memory that nobody has written")
         return {**self._row(found, size, missing, _is_view(call, recorded)), "lost": lost}
+
+    def _score_indices(
+        self, call: Call, recorded: Sequence[Tensor | None], place: int, got: Any, cpu: Any
+    ) -> list[Score]:
+        """Of the indices that are result `place`, by the values beside them."""
+        beside = recorded[0] if place == 1 else None
+        values = (
+            materialize_tensor(self.torch, beside, wide=False) if beside is not None and beside.has_content else None
+        )
+        name = call.name.partition("::")[2] + (f".{call.overload}" if call.overload not in ("", "default") else "")
+        score = indices.score_indices(self.torch, name, Rebuilt(self.torch, call, wide=False).args, got, values, cpu)
+        return [] if score is None else [score]
 
     def _of_chance(self, call: Call, recorded: Sequence[Tensor | None], reference: Any, cpu: Sequence[Any]) -> bool:
         """Whether the results depend on what is in memory that nobody has written: no operator is to blame for that."""
@@ -316,6 +321,16 @@ def _written(torch: Any, call: Call) -> list[Tensor]:
                 if isinstance(one, dict) and "t" in one and call.inputs[one["t"]] is not None:
                     found.append(call.inputs[one["t"]])
     return [one for one in found if one is not None]
+
+
+def _as_gradient(name: str, got: Any, right: Any) -> Any:
+    """A gradient in the shape that the device gave it, where that is the sum of what was broadcast: autograd takes
+    both, and sums the larger one itself (`_prelu_kernel_backward` gives a weight's gradient reduced on an NPU)."""
+    if got.shape == right.shape or not name.endswith("_backward") or got.dim() > right.dim():
+        return right
+    padded = (1,) * (right.dim() - got.dim()) + tuple(got.shape)
+    fits = all(one in (1, other) for one, other in zip(padded, right.shape, strict=True))
+    return right.sum_to_size(got.shape) if fits else right
 
 
 def _flat(value: Any) -> list[Any]:

@@ -11,8 +11,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from torchport.compare.differences import find_parting_step
 from torchport.errors import TorchportError
-from torchport.findings import Finding, Result, Severity
+from torchport.findings import Result
 from torchport.port import controls
 from torchport.port.plan import COMPARE, NPU, REFERENCE, Plan
 from torchport.port.progress import Progress
@@ -20,23 +21,8 @@ from torchport.port.watch import Watch
 from torchport.record.operators.wanted import DROP, Wanted
 from torchport.results.comparison import Comparison
 
-# What parts of itself: losses, gradients, updates, and what is not finite.
-PARTED = ("TP301", "TP302", "TP354")
 LATEST = 200  # the last step that is run for again
 MOST_BYTES = 4 << 30  # of operators on each side
-
-
-def find_parting_step(findings: tuple[Finding, ...]) -> int | None:
-    """The first step in which the runs part; None where they do not, or nobody knows in which."""
-    steps = [
-        int(finding.evidence["step"])
-        for finding in findings
-        if finding.code in PARTED
-        and finding.severity == Severity.ERROR
-        and finding.evidence
-        and "step" in finding.evidence
-    ]
-    return min(steps, default=None)
 
 
 def add_suspects(plan: Plan, folder: Path, result: Result[Comparison], progress: Progress) -> Result[Comparison]:
@@ -67,11 +53,11 @@ def add_suspects(plan: Plan, folder: Path, result: Result[Comparison], progress:
             controls.rerun_side(plan, side, place, Watch(place, plan.timeout, progress), changes)
         found: Culprit | None
         if plan.reference is None:
-            found = find_culprit(folder / REFERENCE, folder / NPU)
+            found = find_culprit(folder / REFERENCE, folder / NPU, parted=step)
         elif any(process.steps for process in Operators.read(plan.kept_in(REFERENCE)).processes):
-            found = find_culprit(plan.kept_in(REFERENCE), folder / NPU)
+            found = find_culprit(plan.kept_in(REFERENCE), folder / NPU, parted=step)
         else:
-            found = find_port_culprit(folder / NPU)
+            found = find_port_culprit(folder / NPU, parted=step)
     except (OSError, TorchportError) as error:
         progress.note(f"which operator is wrong first is not known: {error}")
         return result

@@ -48,6 +48,7 @@ FILES = {
         "npu::npu_lstm_backward",
     ),
     "losses": ("npu::npu_binary_cross_entropy_with_logits_backward",),
+    "scaling": ("aten::_amp_foreach_non_finite_check_and_unscale_",),
     "packing": ("aten::_pack_padded_sequence",),
     "gelu": ("aten::gelu", "aten::gelu_", "aten::gelu_backward"),
     "casting": (
@@ -83,7 +84,7 @@ SINGLE_NUMBERS = frozenset(
 
 
 # What they say is so on every device; others are of an NPU alone.
-EVERYWHERE = ("dropout",)
+EVERYWHERE = ("dropout", "scaling")
 TANH = "gelu"
 
 

@@ -31,9 +31,10 @@ def render_culprit_section(result: Result[Any]) -> str:
 def _said(data: Mapping[str, Any]) -> str:
     if data.get("share") is None:
         return "<p>Recorded without tensors: their values were not judged.</p>"
-    steps = ", ".join(map(str, data["replayed"]))
+    rest = f" ({data['left_out']} recorded steps were not)" if data["left_out"] else ""
     text = (
-        f"{format_count(int(data['calls']), 'call')} of step {steps} computed again in float64 from their own inputs; "
+        f"{format_count(int(data['calls']), 'call')} of {data['replayed']}{rest} computed again in float64 from their "
+        "own inputs; "
         f"{float(data['share']):.1%} of what they computed was judged, "
         f"{format_count(int(data['wrong']), 'call')} wrong."
     )
