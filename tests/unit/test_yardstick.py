@@ -3,13 +3,14 @@
 import functools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from recordings import SITE, write
 from training_events import MADE, NAMES, faulty, judge_in, noise, run
 
 from torchport.compare import reach, tolerance, yardstick
-from torchport.compare.series import CHANGE, GRADIENT, LOSS, Series
+from torchport.compare.series import CHANGE, GRADIENT, LOSS, Series, collect_series
 from torchport.port import controls, left
 from torchport.record import states
 
@@ -266,6 +267,26 @@ def test_gradients_and_updates_that_do_not_move_the_model_are_equal(kind, ours, 
     """A bias before a BatchNorm: of a gradient of 1, it has 1e-7 or -4e-7, which is rounding."""
     reference, port = (Series(kind, "fc1.bias", [0], [value], [1e-6]) for value in (1e-7, ours))
     assert yardstick.compute_relative_errors(reference, port) == [pytest.approx(error, rel=1e-2)]
+
+
+@pytest.mark.parametrize(
+    ("gradient", "ours", "equal"),
+    [(1e-8, 3e-6, True), (1e-8, 9e-5, False), (0.0, 3e-6, False), (1e-3, 3e-6, False), ("NaN", 3e-6, False)],
+    ids=["rounding", "too large", "zero", "a gradient", "no number"],
+)
+def test_updates_of_a_gradient_that_is_rounding(gradient, ours, equal):
+    """The bias of an attention's keys under AdamW; of a gradient of zero, weight decay alone makes the update."""
+
+    def series(change):
+        events = [
+            {"kind": "parameters", "optimizer": 0, "names": ["to_k.bias", "to_k.weight"]},
+            {"kind": "norms", "optimizer": 0, "step": 0, "gradient": [gradient, 1.0], "change": [change, 1e-2]},
+        ]
+        process = SimpleNamespace(events=events, of_kind=lambda kind: [one for one in events if one["kind"] == kind])
+        return collect_series(process)[CHANGE, "optimizer 0.0", 0]
+
+    (error,) = yardstick.compute_relative_errors(series(2e-6), series(ours))
+    assert (error == 0) is equal
 
 
 def test_equal_runs_and_what_they_would_have_noticed(judge):

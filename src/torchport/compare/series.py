@@ -20,6 +20,9 @@ Key = tuple[str, str, int]
 LEAST_LOSS = 1e-3
 # A parameter whose gradient (or change) is below this share of that of all parameters does not move the model.
 LEAST_SHARE = 1e-6
+# Adam makes a step of a gradient that is rounding alone (the bias of an attention's keys, which softmax does not see).
+# It may be so many times as large.
+OF_ROUNDING = 10.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -122,11 +125,15 @@ def collect_series(process: Process) -> dict[Key, Series]:
 def _norms(found: dict[Key, Series], event: Mapping[str, Any], where: str, names: list[str]) -> None:
     # Later steps have one number for the whole optimizer.
     whole = len(event["gradient"]) != len(names)
+    rounding: set[int] = set()  # parameters with a gradient that does not move the model, and is not zero
     for kind, field in ((GRADIENT, "gradient"), (CHANGE, "change")):
         values = event[field]
         least = LEAST_SHARE * math.hypot(*(float(value) for value in values if value is not None))
+        if kind == GRADIENT:
+            rounding = {number for number, value in enumerate(values) if value and 0 < abs(float(value)) <= least}
         for number, value in enumerate(values):
             name = "all parameters" if whole else names[number]
             key = (kind, f"{where}, all" if whole else where, number)
             one = found.setdefault(key, Series(kind, name))
-            one.add(event["step"], value, least if math.isfinite(least) else 0.0)
+            own = OF_ROUNDING * abs(float(value)) if kind == CHANGE and number in rounding and value else 0.0
+            one.add(event["step"], value, max(least, own) if math.isfinite(least) else 0.0)
