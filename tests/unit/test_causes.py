@@ -79,3 +79,15 @@ def test_factors_that_one_form_leaves_out_are_no_hyper_parameters(tmp_path):
             made.call(name, "x", "x", "", OPTIMIZER, json.dumps([{"t": 0}, number]))
         sides.append(made.write(tmp_path / name))
     assert find_causes(*sides) == []
+
+
+@pytest.mark.parametrize("name", ["empty_strided", "empty_permuted"])
+def test_shapes_of_new_memory_are_no_hyper_parameters(tmp_path, name):
+    """FSDP's shards are allocated in the order of each device."""
+    sides = []
+    for shapes in ([32, 12], [12, 32]):
+        made = Recorded().tensor("x", X).tensor("a", X).call("relu", "x", "x")
+        for size in shapes:
+            made.call(name, "", "a", "", OPTIMIZER, json.dumps([[size]]))
+        sides.append(made.write(tmp_path / str(shapes[0])))
+    assert find_causes(*sides) == []

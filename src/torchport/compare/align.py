@@ -37,6 +37,7 @@ MOVES = frozenset(
         "contiguous",
         "empty",
         "empty_like",
+        "empty_permuted",
         "empty_strided",
         "new_empty",
         "new_empty_strided",

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torchport.compare.align import match_calls, select_significant_forward, strip_namespace
+from torchport.compare.align import MOVES, match_calls, select_significant_forward, strip_namespace
 from torchport.compare.pairs import Phase
 from torchport.compare.tensors import ROUNDING, measure_distance
 from torchport.record.operators.reading import Call, Operators, Step, Tensor
@@ -157,7 +157,11 @@ def _draws_numbers(call: Call) -> bool:
 
 def _arguments(number: int, one: Side, other: Side) -> Iterator[Cause]:
     forward = [select_significant_forward(side.calls, alike=False) for side in (one, other)]
-    updates = [[call for call in side.calls if call.phase == "optimizer"] for side in (one, other)]
+    updates = [
+        # The shapes of new memory are no hyper-parameters: FSDP's shards are allocated in the order of each device.
+        [call for call in side.calls if call.phase == "optimizer" and strip_namespace(call) not in MOVES]
+        for side in (one, other)
+    ]
     for first, second in (*match_calls(*forward), *match_calls(*updates)):
         if first is None or second is None or first.overload != second.overload:
             continue

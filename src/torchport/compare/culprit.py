@@ -12,6 +12,7 @@ from typing import Any
 
 from torchport.compare.batches import compare_global_batches
 from torchport.compare.classes import Cause, find_causes
+from torchport.compare.collectives import WRONG_COLLECTIVE, find_wrong_collectives
 from torchport.compare.pairs import Paired, pair_results
 from torchport.compare.repeated import Unsteady, find_unsteady_calls
 from torchport.compare.replay import JUDGED, UNKNOWN, Replay, Row, has_tensors, replay_recording
@@ -25,6 +26,10 @@ OVERFLOWS, UNSTEADY = "TP361", "TP362"
 RESULT, PRECISION, OVERFLOW = "wrong result", "lost precision", "overflow or saturation"
 NONDETERMINISM = "nondeterminism"
 _CLASSES = {OVERFLOWS: OVERFLOW, UNSTEADY: NONDETERMINISM}
+_HINTS = {
+    WRONG_COLLECTIVE: "No rank's own operators are to blame: look at the operator of the reduction, the group, and the "
+    "library of the device."
+}
 STEADY = 10.0  # times its own noise: an error that is larger is none of chance
 SHOWN = 200  # rows that a result keeps: those that are wrong, then the highest scores
 OTHERS = 5  # wrong operators that are named after the first
@@ -144,7 +149,9 @@ class Culprit:
                 Safety.REPORT,
                 _location(cause.source),
                 f"{cause.kind}: {cause.text}",
-                "No operator is to blame for that: look for what the device chooses in the script.",
+                _HINTS.get(
+                    cause.kind, "No operator is to blame for that: look for what the device chooses in the script."
+                ),
                 evidence=dataclasses.asdict(cause),
             )
 
@@ -289,6 +296,7 @@ def find_culprit(
     replayed = replay_recording(port, ranks=ranks, steps=steps, parted=parted) if has_tensors(other) else None
     around = compare_global_batches(one, other) if other_ranks else []
     around += find_causes(one, other, rank, other_ranks=other_ranks)
+    around += find_wrong_collectives(one, other, replayed.steps if replayed else ())
     return Culprit(
         around,
         replayed,

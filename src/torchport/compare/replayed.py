@@ -30,6 +30,7 @@ NO_RESULT = frozenset(
     for name in (
         "empty",
         "empty_like",
+        "empty_permuted",
         "empty_strided",
         "new_empty",
         "new_empty_strided",
