@@ -53,6 +53,7 @@ ON_TORCH = (
             "batches",
             "case",
             "classes",
+            "collectives",
             "culprit",
             "pairs",
             "repeated",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchport.convert import convert_source, convert_tree, preview_tree, workers
+from torchport.convert import convert_source, convert_tree, pool, preview_tree
 from torchport.findings import Result
 
 HONEST = "import torch\ntorch.cuda.init()\n"
@@ -19,7 +19,7 @@ HONEST = "import torch\ntorch.cuda.init()\n"
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is given up for the processor time that it takes alone: by TP904, which no file here may have but a large
     one. The limit on the clock would be reached on a machine that has much else to do."""
-    monkeypatch.setattr(workers, "_PATIENCE", 10_000)
+    monkeypatch.setattr(pool, "_PATIENCE", 10_000)
 
 
 def notebook(*sources: object) -> str:

@@ -122,7 +122,7 @@ def test_who_imports_whom() -> None:
         "a/b/c.py": "from . import d\nfrom .. import e  # x\nimport json, b.f as g\n",
         "a/b/d.py": "# torch.cuda\n",
         "a/b/f.py": "",
-        "a/e.py": "x.cuda()\n",
+        "a/e.py": "import torch\nx.cuda()\n",
         "a/json.py": "",
         "z/json.py": "",
         "top.py": "from b.c import (\n    thing,  # b.d\n)\nimport a.e\n",

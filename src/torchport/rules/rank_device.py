@@ -125,12 +125,12 @@ RULE = Rule(
     check=check_module,
     rewrites=(),
     reports=(
+        f"{_IMPORTS}p.add_argument('--backend', default='gloo')\ndist.init_process_group(p.parse_args().backend)\n"
+        "net.npu()\n",
         f"{_IMPORTS}dist.init_process_group('hccl')\nnet.npu()\n",
         "from torch.distributed import init_process_group\ninit_process_group(backend='hccl')\nnet.to('npu')\n",
     ),
     ignores=(
-        f"{_IMPORTS}p.add_argument('--backend', default='gloo')\ndist.init_process_group(p.parse_args().backend)\n"
-        "net.npu()\n",
         _IMPORTS + "dist.init_process_group('hccl', rank=0, world_size=1)\nx = torch.ones(1).npu()\n",
         f"{_IMPORTS}dist.init_process_group('gloo')\nnet.npu()\n",
         f"{_IMPORTS}dist.init_process_group('hccl')\n",
