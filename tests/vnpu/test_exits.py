@@ -4,14 +4,19 @@ queue of torch_npu, with and without its devices stopped. TORCHPORT_EXITS says h
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from torchport import vnpu
+from torchport.vnpu.backward_threads import await_backward
 
 RUNS = int(os.environ.get("TORCHPORT_EXITS", "2"))
 pytestmark = pytest.mark.timeout(600 + 60 * RUNS)
@@ -87,3 +92,42 @@ def test_a_process_that_has_trained_ends_cleanly(queue: str, stopped: bool) -> N
 def test_an_unclean_end_is_seen(program: str, words: str) -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert words in what_is_wrong(result.returncode, result.stderr)
+
+
+def test_a_backward_thread_at_work_is_waited_for() -> None:
+    """It drops a Python object when its pass is over, and a process that ends before that is aborted."""
+    started, done = threading.Event(), []
+
+    def work() -> None:
+        ctypes.CDLL(None).prctl(15, b"pt_autograd_0")  # PR_SET_NAME
+        started.set()
+        for _ in range(50):  # without the GIL
+            hashlib.sha256(bytes(2**22))
+        done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    await_backward()
+    ended = list(done)
+    thread.join()
+    assert ended == [True]
+
+
+def test_a_backward_thread_that_waits_for_work_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    named, asleep, pauses = threading.Event(), threading.Event(), []
+
+    def wait() -> None:
+        ctypes.CDLL(None).prctl(15, b"pt_autograd_0")
+        named.set()
+        asleep.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    named.wait()
+    pause = time.sleep
+    monkeypatch.setattr(time, "sleep", lambda seconds: pauses.append(pause(seconds)))
+    await_backward()
+    asleep.set()
+    thread.join()
+    assert 2 <= len(pauses) < 200  # 2 seconds would be more than a thousand

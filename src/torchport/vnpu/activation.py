@@ -27,6 +27,7 @@ from torchport.errors import TorchportError
 from torchport.on_import import before_import
 from torchport.vnpu import homes
 from torchport.vnpu.backend import BUILD_HINT, Backend, Kind, detect
+from torchport.vnpu.backward_threads import await_backward_at_exit
 from torchport.vnpu.stopped import restart_at_exit
 
 # The module whose import makes the dynamic linker look for CANN.
@@ -158,4 +159,5 @@ def _preload(kind: Kind, folder: Path) -> None:
                 "or torch_npu has changed since the virtual NPU was built, build it again (`make build`)."
             ) from error
     if kind is Kind.VNPU:
+        await_backward_at_exit()
         restart_at_exit()
