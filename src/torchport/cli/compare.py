@@ -26,23 +26,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchport.cli import UNDECIDED
 from torchport.compare import compare_recordings
-from torchport.compare.differences import find_parting_step
 from torchport.errors import TorchportError
-from torchport.findings import Result, write_atomically
+from torchport.findings import write_atomically
 from torchport.record.recording import Recording
 from torchport.report import render_compare
 from torchport.report.html import render_page
 from torchport.report.sarif import render_sarif
-from torchport.results.comparison import Comparison
 
 if TYPE_CHECKING:
     from torchport.compare.culprit import Culprit
@@ -93,9 +89,14 @@ def run_command(arguments: argparse.Namespace) -> int:
         )
     reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
     control = Recording.from_directory(arguments.control) if arguments.control else None
-    compare = functools.partial(compare_recordings, reference, port, control=control, given=arguments.tolerance)
-    judged = _judged(arguments, compare)
-    result = compare(operators=judged)
+    judged: Culprit | None = None
+
+    def find_culprit(parted: int | None) -> Culprit | None:
+        nonlocal judged
+        judged = _find_culprit(arguments, parted)
+        return judged
+
+    result = compare_recordings(reference, port, control=control, given=arguments.tolerance, find_culprit=find_culprit)
     if arguments.csv:
         if judged is None or judged.replay is None:
             raise TorchportError(
@@ -147,8 +148,8 @@ def _modules(arguments: argparse.Namespace) -> int:
     return int(any(row["wrong"] for row in rows))
 
 
-def _judged(arguments: argparse.Namespace, compare: Callable[[], Result[Comparison]]) -> Culprit | None:
-    """The operators of both; which steps are judged, `compare` without them tells, unless the user says so."""
+def _find_culprit(arguments: argparse.Namespace, parted: int | None) -> Culprit | None:
+    """The operators of both; in step `parted` the runs part."""
     reference, port, again = arguments.reference, arguments.port, arguments.again
     if again is not None and not (again / FOLDER).is_dir():
         raise TorchportError(
@@ -158,7 +159,6 @@ def _judged(arguments: argparse.Namespace, compare: Callable[[], Result[Comparis
         return None
     from torchport.compare.culprit import find_culprit  # needs numpy and h5py
 
-    parted = find_parting_step(compare().findings) if arguments.step is None and arguments.rank is None else None
     return find_culprit(reference, port, again, steps=arguments.step, ranks=arguments.rank, parted=parted)
 
 

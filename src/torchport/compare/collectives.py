@@ -23,7 +23,7 @@ MULTIPLE = 4.0
 Results = Mapping[str, Any]
 
 
-def _fold(given: Sequence[Any]) -> dict[str, Any]:
+def _fold(given: Sequence[Any], rank: int = 0, place: int = 0) -> dict[str, Any]:
     rows = numpy.stack(given)
     return {
         "the sum": rows.sum(0),
@@ -32,10 +32,6 @@ def _fold(given: Sequence[Any]) -> dict[str, Any]:
         "the minimum": rows.min(0),
         "the product": rows.prod(0),
     }
-
-
-def _reduce(given: Sequence[Any], rank: int, place: int) -> dict[str, Any]:
-    return _fold(given)
 
 
 def _scatter(given: Sequence[Any], rank: int, place: int) -> dict[str, Any]:
@@ -66,7 +62,7 @@ class _Kind:
 
 
 _KINDS = {
-    "c10d::allreduce_": _Kind(0, lambda count: range(1), _reduce),
+    "c10d::allreduce_": _Kind(0, lambda count: range(1), _fold),
     "c10d::broadcast_": _Kind(0, lambda count: range(1), _send),
     "c10d::allgather_": _Kind(-1, lambda count: range(count - 1), _gather_each),
     "c10d::_allgather_base_": _Kind(1, lambda count: range(1), _gather),

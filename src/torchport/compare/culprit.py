@@ -14,6 +14,7 @@ from torchport.compare.batches import compare_global_batches
 from torchport.compare.classes import Cause, find_causes
 from torchport.compare.collectives import WRONG_COLLECTIVE, find_wrong_collectives
 from torchport.compare.pairs import Paired, pair_results
+from torchport.compare.reach import count_steps
 from torchport.compare.repeated import Unsteady, find_unsteady_calls
 from torchport.compare.replay import JUDGED, UNKNOWN, Replay, Row, has_tensors, replay_recording
 from torchport.errors import TorchportError
@@ -138,8 +139,10 @@ class Culprit:
     def list_unchecked(self) -> Iterator[str]:
         """The steps of operators that were recorded and not judged."""
         if self.replay is not None and self.replay.left_out:
-            many = "step" if self.replay.left_out == 1 else "steps"
-            yield f"the operators of {self.replay.left_out} recorded {many} ({self.replay.reach} were computed again)"
+            yield (
+                f"the operators of {count_steps(self.replay.left_out, 'recorded step')} ({self.replay.reach} were "
+                "computed again)"
+            )
 
     def _around(self) -> Iterator[Finding]:
         for place, cause in enumerate(self.causes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from torchport.compare.differences import (
     can_be_amplified_rounding,
     curves_of,
     find_differences,
+    find_parting_step,
 )
 from torchport.compare.metrics import compare_metrics
 from torchport.compare.quantities import Compared
@@ -68,15 +69,15 @@ def compare_recordings(
     longer: Sequence[Recording] = (),
     forced: Forced | None = None,
     given: float | None = None,
-    operators: Culprit | None = None,
+    find_culprit: Callable[[int | None], Culprit | None] | None = None,
 ) -> Result[Comparison]:
     """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU.
 
     `control` is the control run: the original with rounding noise and faults, the yardstick (without it, the bounds of
     `tolerance`). `longer` are others without faults, each with noise of its own: of more steps, which a finding
     TP349 asks for, or because one draw of noise may have missed what rounding does now and then. `forced` is compared
-    if the training is chaotic (`Yardstick.chaotic`). `given` is a relative tolerance for all quantities. `operators` is
-    what was found of the operators of both, if they were recorded: its findings come first.
+    if the training is chaotic (`Yardstick.chaotic`). `given` is a relative tolerance for all quantities. `find_culprit`
+    judges the operators of both, if they were recorded, given the step in which the runs part: its findings come first.
 
     The method of the comparison is STEPWISE, STATISTICALLY if the runs draw random numbers of their own, or MIXED if
     only the first steps are compared one by one.
@@ -104,7 +105,6 @@ def compare_recordings(
     ended_well = not conditions.has_failed(port) and not port.stopped
     table = _controls(judged, chance, control)
     findings = [
-        *(operators.findings if operators else ()),
         *conditions.reference_conditions(reference),
         *conditions.step_conditions(reference, port),
         *conditions.port_conditions(reference, port),
@@ -127,6 +127,8 @@ def compare_recordings(
         *(controls.report_unnoticed_faults(table.rows) if reference.steps and port.steps else ()),
         *(() if chance else reach.report_short_reach(far, steps)),
     ]
+    operators = find_culprit(find_parting_step(findings)) if find_culprit else None
+    findings = [*(operators.findings if operators else ()), *findings]
     grounds = _grounds(far, kind, tolerance, given, chaotic, apart, table)
     verdict = Verdict.from_findings(findings, grounds)
     data = Comparison(

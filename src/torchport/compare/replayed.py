@@ -128,9 +128,7 @@ class Replayer:
 
     def _given(self, call: Call) -> int:
         """The bytes of what a call gives and of what it writes."""
-        shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
-        written = [one for one in _written(self.torch, call) if (one.storage, one.offset) not in shown]
-        return _bytes([*call.outputs, *written])
+        return _bytes([*call.outputs, *_unshown(self.torch, call)])
 
     def _call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
         short = call.name.partition("::")[2]
@@ -224,14 +222,12 @@ class Replayer:
 
     def _recorded(self, call: Call, aftermath: Aftermath) -> list[Tensor | None]:
         """The results, then what arguments held after the call that no result shows."""
-        found = list(call.outputs)
-        shown = {(one.storage, one.offset) for one in found if one is not None}
         after = {(one.storage, one.offset): one for one in call.written if one is not None}
-        for one in _written(self.torch, call):
-            place = one.storage, one.offset
-            if place not in shown:
-                found.append(after.get(place) or aftermath.find_value_after(call, one))
-        return found
+        found = (
+            after.get((one.storage, one.offset)) or aftermath.find_value_after(call, one)
+            for one in _unshown(self.torch, call)
+        )
+        return [*call.outputs, *found]
 
     def _computed(
         self,
@@ -270,9 +266,8 @@ class Replayer:
             else:
                 positional.append(value)
         results = operator(*positional, **named)
-        shown = {(output.storage, output.offset) for output in call.outputs if output is not None}
-        written = [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
-        return [*order_results(torch, call, results), *(rebuilt.rebuild_tensor(one) for one in written)]
+        written = (rebuilt.rebuild_tensor(one) for one in _unshown(torch, call))
+        return [*order_results(torch, call, results), *written]
 
 
 def order_results(torch: Any, call: Call, results: Any) -> list[Any]:
@@ -322,6 +317,12 @@ def _written(torch: Any, call: Call) -> list[Tensor]:
                 if isinstance(one, dict) and "t" in one and call.inputs[one["t"]] is not None:
                     found.append(call.inputs[one["t"]])
     return [one for one in found if one is not None]
+
+
+def _unshown(torch: Any, call: Call) -> list[Tensor]:
+    """The inputs that the call writes and that no output shows, in order."""
+    shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
+    return [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
 
 
 def _as_gradient(name: str, got: Any, right: Any) -> Any:

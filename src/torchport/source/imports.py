@@ -25,7 +25,6 @@ class Imports:
         self._of: dict[str, list[str]] = {}
         self._using: set[str] = set()
         self.naming_npu: set[str] = set()  # files that name the NPU
-        self._foreign: set[str] = set()  # files that import a package from outside, once the edges are known
 
     def add_file(self, name: str, data: bytes) -> None:
         """Look at one file."""
@@ -40,23 +39,21 @@ class Imports:
     def find_importers(self) -> dict[str, set[str]]:
         """For each file the files of the project that import it."""
         found: dict[str, set[str]] = {}
-        for name, targets in self._edges.items():
+        for name, targets in self.find_imports().items():
             for target in targets:
                 found.setdefault(target, set()).add(name)
         return found
 
     @functools.cached_property
-    def _edges(self) -> dict[str, set[str]]:
-        return self.find_imports()
-
-    def find_imports(self) -> dict[str, set[str]]:
-        """For each file the files of the project that it imports."""
+    def _resolved(self) -> tuple[dict[str, set[str]], frozenset[str]]:
+        """For each file the files of the project that it imports; the files that import a package from outside."""
         index: dict[str, list[str]] = {}
         files = {_module(name): name for name in self._of}
         for module in map(_module, self._of):
             if last := _last(module):
                 index.setdefault(last, []).append(module)
         found: dict[str, set[str]] = {}
+        foreign = set()
         for name, modules in self._of.items():
             found[name] = set()
             for module in modules:
@@ -67,17 +64,20 @@ class Imports:
                     and not module.startswith(".")
                     and module.partition(".")[0] not in sys.stdlib_module_names
                 ):
-                    self._foreign.add(name)
+                    foreign.add(name)
             found[name].discard(name)
-        return found
+        return found, frozenset(foreign)
+
+    def find_imports(self) -> dict[str, set[str]]:
+        """For each file the files of the project that it imports."""
+        return self._resolved[0]
 
     def find_cuda_importers(self, paired: Set[str] = frozenset()) -> frozenset[str]:
         """The files that import, directly or through others, one that uses CUDA; `paired` are files that have one for
         the NPU beside them."""
         # A file that imports the standard library and such files alone has no torch: `Backend.cuda` is its own word.
-        return self._find_all_importers(self._using - paired) & (
-            self._foreign | self._find_all_importers(self._foreign)
-        )
+        foreign = self._resolved[1]
+        return self._find_all_importers(self._using - paired) & (foreign | self._find_all_importers(foreign))
 
     def _find_all_importers(self, files: Set[str]) -> frozenset[str]:
         """The files that import one of `files`, directly or through others."""
@@ -92,7 +92,7 @@ class Imports:
 
     def list_imported_files(self) -> frozenset[str]:
         """The files that another file imports."""
-        return frozenset(target for targets in self._edges.values() for target in targets)
+        return frozenset(target for targets in self.find_imports().values() for target in targets)
 
     def map_top_folders(self) -> dict[str, tuple[str, ...]]:
         """For each word that may begin the name of a module the folders in which such a module or package lies."""
