@@ -307,3 +307,13 @@ def test_a_marked_project_is_not_widened_but_its_own_folders_are_looked_in(tmp_p
     found = find_project_files(script, module=False, folder=script.parent, follow=True, path=())
     assert [file.name for file in found] == ["train.py", "net.py"]
     assert find_root(script, script.parent) == tmp_path / "p"
+
+
+def test_texts_that_no_file_system_takes_as_a_name(tmp_path: Path) -> None:
+    """Characters of several bytes, of which a name may have 255; a folder within a file."""
+    rules = "─━│┃" * 40
+    write(
+        tmp_path,
+        {"train.py": f"a = '{rules}'\nb = 'train.py/configs'\nc = 'base.yaml'\n", "base.yaml": "device: cuda\n"},
+    )
+    assert find_configurations([tmp_path / "train.py"], [], tmp_path, tmp_path) == [tmp_path / "base.yaml"]

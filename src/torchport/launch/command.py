@@ -118,7 +118,7 @@ class _Reader:
 
     def read_command_line(self, words: list[str]) -> Launch:
         """A command line of the user's, with variables in front of it."""
-        if len(words) == 1 and " " in words[0] and not (self.folder / words[0]).exists():
+        if len(words) == 1 and " " in words[0] and not os.path.exists(self.folder / words[0]):
             words = _pieces(words[0])
         if words[:1] == ["env"] and not (words[1:] and words[1].startswith("-")):
             words = words[1:]

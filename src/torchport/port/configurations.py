@@ -64,7 +64,8 @@ def _of_source(source: Path, folder: Path) -> Iterator[Path]:
     files = [text for text in paths if _is_configuration(text)]
     bases = list(dict.fromkeys((folder, source.parent)))
     if files:
-        bases += [base / text for base in bases for text in paths if (base / text).is_dir()]
+        # Unlike Path.is_dir, this answers for a text that no file system takes as a name.
+        bases += [base / text for base in bases for text in paths if os.path.isdir(base / text)]
         yield from (base / text for base in bases for text in files)
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("hydra."):
