@@ -17,6 +17,14 @@ void Known::written(c10::StorageImpl *storage) {
     if (found != storages_.end()) ++found->second.generation;
 }
 
+void Known::begin_writing(const at::Tensor &tensor) { storage(tensor).awaited = true; }
+
+void Known::finish_writing(const at::Tensor &tensor) {
+    Storage &held = storage(tensor);
+    held.awaited = false;
+    ++held.generation;
+}
+
 void Known::Identity::add(uint64_t value) noexcept {
     first = mixed(first ^ value);
     second = (second ^ value) * kGolden + (second >> 29);

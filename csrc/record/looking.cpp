@@ -61,6 +61,7 @@ int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &t
             const Known::Storage &storage = known_.storage(tensor);
             const int32_t known = known_.find(tensor, storage, number);
             if (known != number) return known;
+            if (storage.awaited && reason == nullptr) reason = kWrittenLater;
             made.storage = storage.number;
             made.version = storage.generation + (tensor.is_inference() ? 0 : static_cast<int64_t>(tensor._version()));
             made.offset = tensor.storage_offset();

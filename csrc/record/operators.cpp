@@ -82,6 +82,8 @@ const Operator &operator_of(const char *name, const char *overload, Texts &texts
         found.name_text = texts.number(name);
         found.overload_text = texts.number(overload);
         found.later = found.name.starts_with("c10d::");
+        found.waits = found.name == "_c10d_functional::wait_tensor";
+        found.begins = found.name.starts_with("_c10d_functional::") && !found.waits;
         for (const std::string_view empty : kEmpty) found.empty = found.empty || found.name == empty;
         // torch's own marks of ranges are no operators of the user's.
         if (!found.name.starts_with("profiler::"))

@@ -18,10 +18,11 @@ Backend backend_of(c10::DeviceType device) noexcept;
 struct Operator {
     std::string name;
     int32_t name_text = -1, overload_text = -1;
-    bool known = false;  // the dispatcher has it; else it is a function's record, which is looked into
-    bool wanted = true;  // a filter lets it pass
-    bool empty = false;  // gives memory that nobody has written
-    bool later = false;  // a collective: another thread writes what it gives
+    bool known = false;                  // the dispatcher has it; else it is a function's record, which is looked into
+    bool wanted = true;                  // a filter lets it pass
+    bool empty = false;                  // gives memory that nobody has written
+    bool later = false;                  // a collective: another thread writes what it gives
+    bool begins = false, waits = false;  // a functional collective, and the operator that waits for what it gives
     const c10::FunctionSchema *schema = nullptr;
     std::vector<size_t> written;  // places of the arguments that it writes
     std::vector<size_t> hidden;   // of those the ones that no result shows

@@ -281,8 +281,9 @@ void Recorder::end(const at::RecordFunction &function, ActiveCall &call) {
         Tensors tensors;
         const int32_t results = texts_.number(as_json(function.outputs(), call.known->schema->returns(), tensors));
         const char *reason = call.known->empty   ? "its memory was not written before"
-                             : call.known->later ? "it is written by another thread"
+                             : call.known->later ? kWrittenLater
                                                  : nullptr;
+        if (call.known->begins || call.known->waits) follow_collective(*call.known, tensors);
         const auto results_end = static_cast<ptrdiff_t>(tensors.size());
         std::vector<at::Tensor> alive;
         alive.reserve(call.hidden.size());
@@ -305,6 +306,17 @@ void Recorder::end(const at::RecordFunction &function, ActiveCall &call) {
             row.sequence = call.sequence;
     } catch (const std::exception &) {
         ++lost_;
+    }
+}
+
+void Recorder::follow_collective(const Operator &known, const Tensors &results) {
+    const std::lock_guard lock(mutex_);
+    for (const at::Tensor *tensor : results) {
+        if (tensor == nullptr || !tensor->has_storage()) continue;
+        if (known.begins)
+            known_.begin_writing(*tensor);
+        else
+            known_.finish_writing(*tensor);
     }
 }
 

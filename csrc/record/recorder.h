@@ -22,6 +22,8 @@
 
 namespace torchport::record {
 
+inline constexpr const char *kWrittenLater = "it is written by another thread";
+
 enum Phase : int32_t { kForward, kBackward, kOptimizer, kRecompute };
 
 struct Operator;
@@ -34,9 +36,13 @@ class Known {
     struct Storage {
         c10::weak_intrusive_ptr<c10::StorageImpl> held;  // its address is not given out again while this stands
         int64_t number = 0, generation = 0;
+        bool awaited = false;  // another thread writes it until somebody waits for it
     };
     Storage &storage(const at::Tensor &tensor);
     void written(c10::StorageImpl *storage);
+    // A functional collective has begun to write it, or was waited for.
+    void begin_writing(const at::Tensor &tensor);
+    void finish_writing(const at::Tensor &tensor);
     // The row of a tensor with this identity; -1 for a new one, whose row is then `row`.
     int32_t find(const at::Tensor &tensor, const Storage &storage, int32_t row);
     // The same for the bytes that it has, in whatever order of dimensions, where they lie side by side.
@@ -105,6 +111,7 @@ class Recorder {
     bool noted(const Operator &known, const at::RecordFunction &function) const;
     void identify(ActiveCall &call, const at::RecordFunction &function);
     std::vector<int32_t> look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason);
+    void follow_collective(const Operator &known, const Tensors &results);
     int32_t look_at(const std::shared_ptr<Step> &step, const at::Tensor &tensor, const char *reason,
                     std::unique_ptr<Batch> &later);
     void fill(const std::shared_ptr<Step> &step, TensorRow &row, int32_t number, const at::Tensor &tensor,

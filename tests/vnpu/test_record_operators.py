@@ -360,6 +360,38 @@ def test_ranks_on_the_npu_are_the_same(tmp_path: Path) -> None:
         assert "aten::convolution" in names or "aten::convolution_overrideable" in names
 
 
+FUNCTIONAL = """
+import os, torch, torch.distributed as dist
+from torch.distributed import _functional_collectives as functional
+on = os.environ["ON"]
+dist.init_process_group("hccl" if on == "npu" else "gloo")
+if on == "npu":
+    torch.npu.set_device(int(os.environ["LOCAL_RANK"]))
+sent = torch.full((4096,), 1.0 + dist.get_rank(), device=on)
+begun = functional.all_reduce(sent, "sum", dist.group.WORLD)
+weight = torch.nn.Parameter(torch.ones(4096, device=on))
+(functional.wait_tensor(begun).tan() * weight).sum().backward()
+torch.optim.SGD([weight], 0.1).step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.recorded
+@pytest.mark.parametrize("on", ["cpu", "npu"])
+def test_what_a_functional_collective_gives_is_seen_when_it_was_waited_for(tmp_path: Path, on: str) -> None:
+    """Before that another thread writes it: FSDP2 clips gradients so, and what was seen early accused `pow`."""
+    (tmp_path / "sum.py").write_text(FUNCTIONAL)
+    asked = torchport("run", "--record", tmp_path / "rec", "--level", "tensor", "--on", on, "--nproc", "2")
+    run([*asked, tmp_path / "sum.py"], ON=on)
+    for process in Operators.read(tmp_path / "rec").processes:
+        with process.step(process.steps[0]) as step:
+            calls = list(step.calls())
+            (begun,) = [call.outputs[0] for call in calls if call.name == "_c10d_functional::all_reduce"]
+            (read,) = [call.inputs[0] for call in calls if call.name == "aten::tan"]
+            assert begun is not None and begun.reason == "it is written by another thread"
+            assert read is not None and read.storage == begun.storage and set(read.values().tolist()) == {3.0}
+
+
 @pytest.mark.recorded
 @pytest.mark.parametrize(
     "end",

@@ -20,6 +20,9 @@ QUEUE = 16  # blocks that may wait for the disk
 # They make memory that nobody has written: what is in it is chance.
 EMPTY = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty_strided")
 UNWRITTEN = "its memory was not written before"
+# They return before their results are there. For the results of functional ones an operator waits.
+FUNCTIONAL, WAIT = "_c10d_functional::", "_c10d_functional::wait_tensor"
+COLLECTIVES = ("c10d::", FUNCTIONAL)
 ASYNCHRONOUS = "it is written by another thread"
 # These write what their schemas do not say: the running statistics.
 SILENT = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
@@ -44,6 +47,7 @@ class ModeRecorder:
         self._modules: list[tuple[str, bool]] = []
         self._sequences: dict[int, tuple[str, str, str]] = {}  # of the forward call: module, function, source
         self._generation: dict[int, int] = {}
+        self._pending: set[int] = set()
         self._holds: dict[int, Any] = {}  # weak: an address is not given out again while it stands here
         self._tensors: dict[Any, int] = {}
         self._names: dict[int, str] = {}
@@ -62,6 +66,7 @@ class ModeRecorder:
         self._tensors.clear()
         self._holds.clear()
         self._generation.clear()
+        self._pending.clear()
         self._sequences.clear()
 
     def start(self) -> None:
@@ -213,7 +218,9 @@ class ModeRecorder:
     def _after(self, call: dict[str, Any], outputs: Any, hidden: list[Any]) -> None:
         operator = call["operator"]
         results, made = arguments.of_results(self._torch, outputs)
-        later = ASYNCHRONOUS if operator.startswith("c10d::") else UNWRITTEN if operator in EMPTY else ""
+        later = UNWRITTEN if operator in EMPTY else ""
+        if operator.startswith(COLLECTIVES) and operator != WAIT:
+            later = ASYNCHRONOUS
         shown = [self._tensor(one, later) for one in made]
         written = [index for one in hidden if (index := self._tensor(one)) not in shown]
         self._tables.add_call(**call, outputs=shown, results=results, written=written)
@@ -221,10 +228,22 @@ class ModeRecorder:
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call it, and remember what it has written."""
         outputs = func(*args, **kwargs)
+        if func._schema.name.startswith(FUNCTIONAL):
+            self._follow_collective(func._schema.name, outputs)
         for one in _given(self._torch, _written(func), args, kwargs):
             key = self._storage(one)
             self._generation[key] = self._generation.get(key, 0) + 1
         return outputs
+
+    def _follow_collective(self, operator: str, outputs: Any) -> None:
+        """Keep in mind what a functional collective writes until it is waited for."""
+        for one in arguments.of_results(self._torch, outputs)[1]:
+            key = self._storage(one)
+            if operator == WAIT:
+                self._pending.discard(key)
+                self._generation[key] = self._generation.get(key, 0) + 1
+            elif key != -1:
+                self._pending.add(key)
 
     def _sequence(self) -> int:
         now = int(self._torch._C._autograd._get_sequence_nr())
@@ -266,6 +285,7 @@ class ModeRecorder:
         )
         index = self._tensors.get(key)
         if index is None:
+            reason = reason or (ASYNCHRONOUS if storage in self._pending else "")
             row = self._row(tensor, storage, reason)
             row.version = key[1] + key[2]
             index = self._tables.add_tensor(row, None) if reason else self._measured(tensor, row)
