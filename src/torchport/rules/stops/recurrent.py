@@ -45,10 +45,20 @@ def check_module(module: Module, style: Style) -> Iterator[Finding]:
                 hint="Put a torch.nn.Linear without bias behind it, or keep this layer on the CPU: the two differ, as "
                 "the projection is fed back.",
             )
-    if not kinds & {"GRU", "RNN"}:
+    if not kinds:
         return
     for call in module.iter_nodes(ast.Call):
-        if module.resolve_name(call.func) in _PACKS:
+        if module.resolve_name(call.func) not in _PACKS:
+            continue
+        if kinds == {"LSTM"}:
+            yield RULE.make_finding(
+                module,
+                call,
+                "the gradient of what is packed is wrong on an NPU if the sequences are not of one length",
+                hint="If layers that learn lie in front of it (an Embedding, a CNN), give the padded batch to the LSTM "
+                "and take the outputs at the lengths. Of features as they are there is no gradient to be wrong.",
+            )
+        else:
             others = " and ".join(sorted(kinds & {"GRU", "RNN"}))
             yield RULE.make_finding(
                 module,
@@ -77,7 +87,7 @@ RULE = Rule(
     severity=Severity.WARNING,
     why="torch_npu 2.13.0 computes an LSTM and a GRU in one operator that knows no dropout between layers: it trains "
     "without, and says nothing. proj_size ends in an error of the device. Packed sequences are laid out for the LSTM "
-    "alone; a GRU or RNN reads them as another batch.",
+    "alone, with their padding; a GRU or RNN reads them as another batch, and so does the gradient of the packing.",
     reference="https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html",
     words=(b"lstm", b"gru", b"rnn"),
     check=check_module,
@@ -85,6 +95,8 @@ RULE = Rule(
     reports=(
         "import torch\nm = torch.nn.LSTM(8, 8, 2, dropout=0.5)\n",
         "import torch\nm = torch.nn.LSTM(8, 8, proj_size=4)\n",
+        "import torch\nfrom torch.nn.utils.rnn import pack_padded_sequence\nm = torch.nn.LSTM(8, 8)\n"
+        "m(pack_padded_sequence(x, lengths))\n",
     ),
     ignores=(
         "import torch\nm = torch.nn.LSTM(8, 8, 1, dropout=0.5)\n",
