@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy
 import pytest
 from test_pairs import Recorded, X, Y
 
@@ -91,3 +92,38 @@ def test_shapes_of_new_memory_are_no_hyper_parameters(tmp_path, name):
             made.call(name, "", "a", "", OPTIMIZER, json.dumps([[size]]))
         sides.append(made.write(tmp_path / str(shapes[0])))
     assert find_causes(*sides) == []
+
+
+KEPT = numpy.ones((4, 5))
+
+
+def on_npu(folder, batch=X, memory=KEPT, operator="matmul"):
+    """A first step of which most is done on the host: the data are made there."""
+    made = Recorded().tensor("d", batch).tensor("x", batch, device="npu:0").tensor("m", memory, device="npu:0")
+    made.tensor("y", Y, device="npu:0")
+    for _ in range(5):
+        made.call("mul", "d", "d")
+    made.call("_to_copy", "d", "x").call(operator, "x", "y").call("view", "m", "m")
+    return made.write(folder)
+
+
+def on_cpu(folder, operator="mm"):
+    made = Recorded().tensor("d", X).tensor("y", Y)
+    for _ in range(5):
+        made.call("mul", "d", "d")
+    return made.call(operator, "d", "y").write(folder)
+
+
+def test_the_operators_of_a_step_that_made_its_data_on_the_host(tmp_path):
+    assert find_causes(on_cpu(tmp_path / "a"), on_npu(tmp_path / "b")) == []
+    (found,) = find_causes(on_cpu(tmp_path / "c", "gelu"), on_npu(tmp_path / "d"))
+    assert (found.kind, found.text.partition(" in ")[0]) == ("missing operator", "only the reference calls aten::gelu")
+
+
+def test_memory_that_an_accelerator_kept_is_no_data(tmp_path):
+    reference = Recorded().tensor("d", X).tensor("m", KEPT).tensor("y", Y)
+    reference.call("mm", "d", "y").call("view", "m", "m")
+    reference = reference.write(tmp_path / "a")
+    assert find_causes(reference, on_npu(tmp_path / "b", memory=KEPT * 3)) == []
+    (found,) = find_causes(reference, on_npu(tmp_path / "c", batch=X * 3))
+    assert found.kind == "data"

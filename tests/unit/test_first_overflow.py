@@ -73,6 +73,21 @@ def test_no_number_out_of_infinities_that_were_asked_for(tmp_path):
     assert (found.operator, found.what, found.count) == ("aten::_softmax", "NaN", 2)
 
 
+def test_what_vanishes_again_is_taken_care_of(tmp_path):
+    """RAdam divides by 0 in its first steps, and takes the reciprocal."""
+    calls, tensors = [("div", "x", "y"), ("reciprocal", "y", "z")], {"x": [1.0, 2.0], "y": [INF, INF], "z": [0.0, 0.0]}
+    (found,) = found_in(tmp_path / "a", *calls, **tensors)
+    assert found.handled == overflow.VANISHES
+    for number, more in enumerate(
+        [
+            [("_local_scalar_dense", "y", "")],  # a loss that is printed
+            [("mul", "y", "w")],  # which nobody reads
+        ]
+    ):
+        (found,) = found_in(tmp_path / str(number), *calls, *more, **tensors, w=[INF, 1.0])
+        assert not found.handled
+
+
 def test_saturated(tmp_path):
     (found,) = found_in(tmp_path, ("mul", "x", "y"), x=[1.0, 1e30], y=[1.0, LARGEST])
     assert found.what == "saturated"

@@ -21,10 +21,10 @@ class Recorded:
         self.tables = Tables(lambda block: self.source.items.append(("block", block)))
         self.known: dict[str, int] = {}
 
-    def tensor(self, name, value, storage=None):
+    def tensor(self, name, value, storage=None, device="cpu"):
         value = numpy.ascontiguousarray(value, numpy.float32)
         dims = [*value.shape, *(stride // 4 for stride in value.strides)]
-        row = Row(dims, "float32", "cpu", storage or len(self.known) + 1, elements=value.size)
+        row = Row(dims, "float32", device, storage or len(self.known) + 1, elements=value.size)
         index = self.tables.add_tensor(row, measured(value.reshape(-1)), value.reshape(-1).view("u1"))
         self.known[name] = index
         return self

@@ -26,6 +26,7 @@ DRAWS = ("bernoulli", "dropout", "rand", "normal_", "uniform_", "multinomial")
 # Bytes of a generator's state: of the CPU (the Mersenne Twister of at::CPUGeneratorImpl), of CUDA and of the NPU (seed
 # and offset).
 STATES = ((5056,), (16,))
+HOST = frozenset({"cpu", "meta"})
 NAMED = 4  # tensors are named in a sentence
 
 
@@ -50,12 +51,11 @@ class Side:
 
     @classmethod
     def from_step(cls, step: Step) -> Side:
-        """All of its calls; the device is that of most results."""
+        """All of its calls; the device is the accelerator, if there is one: a first step may make a whole dataset on
+        the host."""
         calls = list(step.calls())
-        devices = Counter(
-            output.device.partition(":")[0] for call in calls for output in call.outputs if output is not None
-        )
-        return cls(calls, devices.most_common(1)[0][0] if devices else "")
+        devices = {output.device.partition(":")[0] for call in calls for output in call.outputs if output is not None}
+        return cls(calls, next(iter(sorted(devices - HOST) or sorted(devices)), ""))
 
 
 def find_causes(reference: Operators, port: Operators, rank: int = 0, *, other_ranks: bool = False) -> list[Cause]:
@@ -66,13 +66,15 @@ def find_causes(reference: Operators, port: Operators, rank: int = 0, *, other_r
     if not steps:
         return []
     found: list[Cause] = []
+    forms: set[tuple[str, str]] = set()
+    operators = functools.partial(_operators, inside=other_ranks, forms=forms)
     for number in steps[:2]:
         with one.step(number) as first, other.step(number) as second:
             sides = Side.from_step(first), Side.from_step(second)
             looks: tuple[Callable[[int, Side, Side], Iterator[Cause]], ...] = (
-                (_arguments, functools.partial(_operators, inside=True), _updates)
+                (_arguments, operators, _updates)
                 if other_ranks
-                else (_data, _arguments, _operators, _draws, _collectives, _updates)
+                else (_data, _arguments, operators, _draws, _collectives, _updates)
             )
             if number == steps[0]:  # later ones are what training made of them, with the rounding of each machine
                 found += _weights(number, *sides)
@@ -116,13 +118,19 @@ def _weights(number: int, one: Side, other: Side) -> Iterator[Cause]:
 
 
 def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
+    # Memory of an accelerator that no call has written was kept from before (FSDP's parameters), or a library wrote it
+    # unseen (below vmap); data come to it from the host, and are compared there. All memory of a CPU is on the host.
+    seen = number > 0 or one.device in HOST or other.device in HOST
     given = [
-        [(call, tensor) for call, tensor in find_external_tensors(side) if tensor.elements > 1] for side in (one, other)
+        [
+            (call, tensor)
+            for call, tensor in find_external_tensors(side)
+            if tensor.elements > 1 and not (seen and _is_kept(call, tensor))
+        ]
+        for side in (one, other)
     ]
-    for (_, first), (call, second) in zip(*given, strict=False):
-        if (first.shape, first.dtype) == (second.shape, second.dtype) and (
-            by := measure_distance(first, second)
-        ) > ROUNDING:
+    for (_, first), (call, second) in _match_tensors(*given):
+        if (by := measure_distance(first, second)) > ROUNDING:
             yield Cause(
                 DATA,
                 f"the model is given other data in step {number}: {second.dtype} {list(second.shape)}",
@@ -132,6 +140,25 @@ def _data(number: int, one: Side, other: Side) -> Iterator[Cause]:
                 by,
             )
             return
+
+
+def _is_kept(call: Call, tensor: Tensor) -> bool:
+    """Whether a tensor was on an accelerator before the call that reads it."""
+    return tensor.device.partition(":")[0] not in HOST and not _draws_numbers(call)
+
+
+def _match_tensors(
+    one: Sequence[tuple[Call, Tensor]], other: Sequence[tuple[Call, Tensor]]
+) -> Iterator[tuple[tuple[Call, Tensor], tuple[Call, Tensor]]]:
+    """Pairs in order, of those types and shapes of which both have as many: others are not known to be the same."""
+    known, same = ([(tensor.dtype, tuple(tensor.shape)) for _, tensor in side] for side in (one, other))
+    counts = Counter(known), Counter(same)
+    waiting: dict[Any, list[tuple[Call, Tensor]]] = {}
+    for kind, first in zip(known, one, strict=True):
+        waiting.setdefault(kind, []).append(first)
+    for kind, second in zip(same, other, strict=True):
+        if counts[0][kind] == counts[1][kind]:
+            yield waiting[kind].pop(0), second
 
 
 def find_external_tensors(side: Side) -> Iterator[tuple[Call, Tensor]]:
@@ -241,20 +268,25 @@ def _word(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def _operators(number: int, one: Side, other: Side, *, inside: bool = False) -> Iterator[Cause]:
-    """`inside`: of modules only, without what averages gradients beside the model."""
+def _operators(number: int, one: Side, other: Side, *, inside: bool, forms: set[tuple[str, str]]) -> Iterator[Cause]:
+    """`inside`: of modules only, without what averages gradients beside the model. `forms` has the modules and the
+    operators for which the other recording was seen to call others that give the same: in a later step training has
+    taken the numbers apart."""
     alike = one.device != other.device
     calls = [
         [call for call in select_significant_forward(side.calls, alike=alike) if call.module or not inside]
         for side in (one, other)
     ]
-    forms: Phase | None = None  # asked only where something is missing
+    phase: Phase | None = None  # asked only where something is missing
     for first, second in match_calls(*calls):
         call = first or second
         if call is not None and (first is None or second is None) and not _draws_numbers(call):
-            forms = forms or Phase(number, "forward", one.calls, other.calls)
-            if call.index in forms.alike[0 if second is None else 1]:
-                continue  # other operators that give the same
+            if (call.module, call.name) in forms:
+                continue
+            phase = phase or Phase(number, "forward", one.calls, other.calls)
+            if call.index in phase.alike[0 if second is None else 1]:
+                forms.add((call.module, call.name))
+                continue
             where = "only the reference calls" if second is None else "the reference does not call"
             yield Cause(
                 OPERATOR,

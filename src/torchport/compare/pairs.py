@@ -119,8 +119,8 @@ def pair_results(reference: Operators, port: Operators, rank: int = 0, steps: Se
 
 
 class Phase:
-    """One pass of one step. `alike` has for each side the calls of regions whose results are the same but for rounding:
-    other operators for one thing."""
+    """One pass of one step. `alike` has for each side the calls of regions whose results are the same but for rounding,
+    or cannot be compared: other operators for one thing."""
 
     def __init__(self, number: int, phase: str, first: Sequence[Call], second: Sequence[Call]) -> None:
         self._number = number
@@ -196,7 +196,8 @@ class Phase:
                 self.pairs.append(self._pair(one, other, last, compared, title))
                 same = same and self.pairs[-1].euclidean <= ALIKE.get(other.dtype, ALIKE_HALF)
                 compared += 1
-        if compared and same and not left and compared == len(made[1]):
+        # Of what has another shape in both (packed sequences with their padding) nobody knows.
+        if all(open_) and all(made) and same:
             for known, calls in zip(self.alike, open_, strict=True):
                 known.update(call.index for call in calls)
         module = (open_[1] or open_[0])[0].module

@@ -169,7 +169,7 @@ class Replayer:
                 wide = self._computed(call, recorded, reference, wide=True)
             limit, _ = get_declared_error(call.name, one.dtype, one.device, self._settings)
             own, exact = _as_gradient(short, got, cpu[place]), _as_gradient(short, got, wide[place])
-            score = scores.score_result(self.torch, got, own, exact, limit)
+            score = scores.score_result(self.torch, got, own, exact, limit, _count_terms(call, one))
             if score.wrong and not score.spoilt:
                 if noisy is None:
                     noisy = self._computed(call, recorded, reference, wide=True, noise=scores.NOISE)
@@ -323,6 +323,14 @@ def _unshown(torch: Any, call: Call) -> list[Tensor]:
     """The inputs that the call writes and that no output shows, in order."""
     shown = {(one.storage, one.offset) for one in call.outputs if one is not None}
     return [one for one in _written(torch, call) if (one.storage, one.offset) not in shown]
+
+
+def _count_terms(call: Call, result: Tensor) -> float:
+    """How many numbers a call may sum for one of a result's; an optimizer sums none."""
+    if call.phase == "optimizer":
+        return 1.0
+    given = max((one.elements for one in call.inputs if one is not None), default=0)
+    return given / max(1, result.elements)
 
 
 def _as_gradient(name: str, got: Any, right: Any) -> Any:

@@ -18,7 +18,10 @@ from torchport.record.operators.reading import Call, Operators, ProcessOperators
 NAN, INFINITE, SATURATED = "NaN", "infinite", "saturated"
 LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 SCALED = "left out by the GradScaler"
+VANISHES = "it vanishes again: all that is computed from it is a number"
 SCALED_PHASES = ("backward", "optimizer")  # in which a loss that was scaled too much overflows
+# They give numbers to the host.
+TO_HOST = frozenset({"_local_scalar_dense", "equal", "is_nonzero"})
 # They fill with what they are given, or with nothing in particular.
 MEMORY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_"})
 
@@ -94,9 +97,11 @@ def find_first_overflow(step: Step, number: int, rank: int | None = None) -> Ove
         return None
     found: Overflow | None = None
     after = 0
+    fate = _Fate()
     for call in step.calls():
         if call.name.startswith("module::") or call.name.partition("::")[2] in MEMORY:
             continue
+        fate.add_call(call)
         for output in (*call.outputs, *call.written):
             what = _what(output)
             if output is None or not what:
@@ -119,7 +124,32 @@ def find_first_overflow(step: Step, number: int, rank: int | None = None) -> Ove
                     [_given(given) for given in call.inputs if given is not None and given.statistics],
                 )
                 break
-    return None if found is None else dataclasses.replace(found, after=after)
+    if found is None:
+        return None
+    return dataclasses.replace(found, after=after, handled="" if fate.lasts else VANISHES)
+
+
+class _Fate:
+    """Whether what is no number comes to last: in a parameter, on the host, or in memory that nobody reads any more in
+    the step. RAdam divides by 0 and takes the reciprocal, a mask of log(0) is gone behind the softmax."""
+
+    def __init__(self) -> None:
+        self._seen = False
+        self._unread: set[int] = set()
+
+    @property
+    def lasts(self) -> bool:
+        return self._seen or bool(self._unread)
+
+    def add_call(self, call: Call) -> None:
+        """Follow one call, in order."""
+        read = [one for one in call.inputs if one is not None and _what(one)]
+        self._unread -= {one.storage for one in call.inputs if one is not None}
+        made = [one for one in (*call.outputs, *call.written) if one is not None and _what(one)]
+        self._unread |= {one.storage for one in made}
+        moved = any(one.device == "cpu" for one in made) and any(one.device != "cpu" for one in read)
+        to_host = moved or call.name.partition("::")[2] in TO_HOST
+        self._seen |= bool(read and to_host) or any(one.name for one in made)
 
 
 def _what(one: Tensor | None) -> tuple[str, int] | None:
