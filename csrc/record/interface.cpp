@@ -86,6 +86,9 @@ EXPORT int torchportRecordLeave(void *recorder) {
 EXPORT int torchportRecordName(void *recorder, void *tensor, int32_t text) {
     return guarded([&] { of(recorder).name_tensor(static_cast<c10::TensorImpl *>(tensor), text); });
 }
+EXPORT int torchportRecordWritten(void *recorder) {
+    return guarded([&] { of(recorder).written_anywhere(); });
+}
 EXPORT int64_t torchportRecordCalls(void *recorder) {
     int64_t found = 0;
     guarded([&] { found = of(recorder).calls(); });
@@ -126,7 +129,8 @@ EXPORT int torchportRecordTake(void *recorder, void **item, const void **data, u
     });
     return kind;
 }
-// Of the step that this thread has taken: 0 calls, 1 tensors, 2 contents, 3 links, 4 dims, 5 strings, 6 its name.
+// Of the step that this thread has taken: 0 calls, 1 tensors, 2 contents, 3 links, 4 dims, 5 changes, 6 strings, 7 its
+// name.
 EXPORT int torchportRecordTable(void *step, int which, const void **data, uint64_t *size) {
     return guarded([&] {
         const Step &one = *static_cast<Step *>(step);
@@ -146,8 +150,10 @@ EXPORT int torchportRecordTable(void *step, int which, const void **data, uint64
             case 4:
                 return give(one.dims);
             case 5:
-                return give(flat.strings);
+                return give(one.changes);
             case 6:
+                return give(flat.strings);
+            case 7:
                 return give(one.name);
             default:
                 throw std::invalid_argument("there is no table of that number");

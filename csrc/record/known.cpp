@@ -17,6 +17,16 @@ void Known::written(c10::StorageImpl *storage) {
     if (found != storages_.end()) ++found->second.generation;
 }
 
+void Known::written_anywhere() {
+    for (auto &[_, held] : storages_) ++held.generation;
+}
+
+bool Known::stands(c10::StorageImpl *storage, int64_t number, int64_t generation) const {
+    const auto found = storages_.find(storage);
+    return found != storages_.end() && found->second.number == number && found->second.generation == generation &&
+           !found->second.awaited && !found->second.held.expired();
+}
+
 void Known::begin_writing(const at::Tensor &tensor) { storage(tensor).awaited = true; }
 
 void Known::finish_writing(const at::Tensor &tensor) {

@@ -2,22 +2,9 @@
 #include <ATen/Functions.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
-#include "record/elements.h"
-#include "record/recorder.h"
+#include "record/checking.h"
 
 namespace torchport::record {
-
-// Tensors of a device that one task in its stream looks at.
-struct Recorder::Batch {
-    struct One {
-        TensorRow *row;
-        Elements elements;
-    };
-    Recorder *recorder;
-    std::shared_ptr<Step> step;
-    std::vector<One> tensors;
-    std::vector<Piece> pieces;
-};
 
 namespace {
 
@@ -29,20 +16,30 @@ bool has_memory(const at::Tensor &tensor, const Elements &elements) {
     return tensor.storage().nbytes() >= ends && tensor.storage().data() != nullptr;
 }
 
+Piece piece_of(const at::Tensor &tensor, const Elements &elements) {
+    return {tensor.const_data_ptr(), static_cast<size_t>(elements.span) * c10::elementSize(elements.dtype)};
+}
+
 }  // namespace
 
-std::vector<int32_t> Recorder::look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason) {
+std::vector<int32_t> Recorder::look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason,
+                                       int32_t after, std::vector<Check> checks) {
     std::vector<int32_t> rows;
     rows.reserve(tensors.size());
     std::unique_ptr<Batch> later;
     for (const at::Tensor *tensor : tensors)
-        rows.push_back(tensor == nullptr ? -1 : look_at(step, *tensor, reason, later));
+        rows.push_back(tensor == nullptr ? -1 : look_at(step, *tensor, reason, after, later));
+    if (!checks.empty()) {
+        if (!later) later.reset(new Batch{this, step, after});
+        for (const Check &check : checks) later->pieces.push_back(check.piece);
+        later->checks = std::move(checks);
+    }
     if (later) submit(std::move(later));
     return rows;
 }
 
 int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &tensor, const char *reason,
-                          std::unique_ptr<Batch> &later) {
+                          int32_t after, std::unique_ptr<Batch> &later) {
     const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
     const bool plain = impl->has_storage() && impl->layout() == at::kStrided && !tensor.is_meta() &&
                        !impl->key_set().has_any(c10::DispatchKeySet(
@@ -83,13 +80,14 @@ int32_t Recorder::look_at(const std::shared_ptr<Step> &step, const at::Tensor &t
         made.device = step->line(texts_.number(tensor.device().str()));
         made.name = step->line(name);
         step->tensors.push_back(made);
+        step->watches.push_back({.first = number});
         row = &step->tensors.back();  // which a deque leaves where it is
     }
     if (!plain) reason = "it has no elements that could be read";
     if (reason != nullptr)
         explain(*step, *row, reason);
     else
-        fill(step, *row, number, tensor, later);
+        fill(step, *row, number, tensor, after, later);
     return number;
 }
 
@@ -105,7 +103,7 @@ void Recorder::explain(Step &step, TensorRow &row, const char *reason) {
 }
 
 void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, int32_t number, const at::Tensor &tensor,
-                    std::unique_ptr<Batch> &later) {
+                    int32_t after, std::unique_ptr<Batch> &later) {
     if (level_ == Level::Calls) return;
     if (tensor.is_conj() || tensor.is_neg()) explain(*step, row, "its conjugation or sign is not carried out yet");
     const DeviceReader *reader = reader_.load(std::memory_order_relaxed);
@@ -134,10 +132,15 @@ void Recorder::fill(const std::shared_ptr<Step> &step, TensorRow &row, int32_t n
         }
     }
     if (host) return measure_into(*step, row, elements, tensor.const_data_ptr());
-    if (!later) later.reset(new Batch{this, step, {}, {}});
-    later->pieces.push_back(
-        {tensor.const_data_ptr(), static_cast<size_t>(elements.span) * c10::elementSize(elements.dtype)});
-    later->tensors.push_back({&row, std::move(elements)});
+    if (!later) later.reset(new Batch{this, step, after});
+    later->pieces.push_back(piece_of(tensor, elements));
+    {
+        const std::lock_guard lock(step->mutex);
+        Watch &watch = step->watches[static_cast<size_t>(number)];
+        watch.address = static_cast<const std::byte *>(later->pieces.back().address);
+        watch.size = later->pieces.back().size;
+    }
+    later->tensors.push_back({&row, number, std::move(elements)});
 }
 
 void Recorder::measure_into(Step &step, TensorRow &row, const Elements &elements, const void *data) {
@@ -161,7 +164,7 @@ void Recorder::submit(std::unique_ptr<Batch> batch) {
     Batch *given = batch.release();
     ++given->step->pending;
     if (reader_.load()->read(given->pieces.data(), given->pieces.size(), seen, given)) return;
-    for (const Batch::One &one : given->tensors)
+    for (const Batch::One &one : given->tensors)  // what was to be checked is not
         explain(*given->step, *one.row, "its stream takes no task now: a graph is being captured");
     release(*given->step);
     delete given;
@@ -172,10 +175,22 @@ void Recorder::seen(void *data, const void *const *views) noexcept {
     for (size_t i = 0; i < batch->tensors.size(); ++i) {
         const Batch::One &one = batch->tensors[i];
         try {
-            if (views != nullptr)
+            if (views != nullptr) {
                 batch->recorder->measure_into(*batch->step, *one.row, one.elements, views[i]);
-            else
+                const std::lock_guard lock(batch->step->mutex);
+                Watch &watch = batch->step->watches[static_cast<size_t>(one.number)];
+                watch.checksum = one.row->checksum;
+                watch.after = batch->after;
+            } else {
                 batch->recorder->explain(*batch->step, *one.row, "its stream has failed before");
+            }
+        } catch (const std::exception &) {
+            ++batch->recorder->lost_;
+        }
+    }
+    for (size_t i = 0; i < batch->checks.size() && views != nullptr; ++i) {
+        try {
+            batch->recorder->verify(*batch, batch->checks[i], views[batch->tensors.size() + i]);
         } catch (const std::exception &) {
             ++batch->recorder->lost_;
         }

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "record/recorder.h"
+#include "record/checking.h"
 
 namespace torchport::record {
 namespace {
@@ -34,6 +34,7 @@ void Recorder::end_step(std::string name, bool keep) {
         step_ = std::make_shared<Step>();
         known_.forget();
         forwards_.clear();
+        followed_.clear();
     }
     // Its blocks may be with the writer already, who throws them away for a step without a name.
     ended->name = keep ? std::move(name) : "";

@@ -5,22 +5,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "record/checking.h"
 #include "record/operators.h"
 
 namespace torchport::record {
-
-// A call that is under way.
-struct ActiveCall final : at::ObserverContext {
-    const Operator *known = nullptr;
-    std::shared_ptr<Step> step;
-    size_t row = 0;
-    int64_t sequence = -1;  // of the node that it may make
-    std::vector<c10::StorageImpl *> written;
-    // What it writes and no result shows. Its arguments are gone when it has ended, and more than a weak reference
-    // would change what kernels do that look at the number of references.
-    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> hidden;
-    ~ActiveCall() override;
-};
 
 namespace {
 
@@ -246,7 +234,15 @@ void Recorder::identify(ActiveCall &call, const at::RecordFunction &function) {
     }
     Tensors tensors;
     const int32_t arguments = texts_.number(as_json(function.inputs(), call.known->schema->arguments(), tensors));
-    const std::vector<int32_t> inputs = look_at(call.step, tensors, nullptr);
+    size_t known = 0;
+    int32_t calls = 0;
+    {
+        const std::lock_guard lock(call.step->mutex);
+        known = call.step->tensors.size();
+        calls = static_cast<int32_t>(call.step->calls.size());
+    }
+    const std::vector<int32_t> inputs = look_at(call.step, tensors, nullptr, calls - 1);
+    remember_inputs(call, tensors, inputs, known);
     if (local.number < 0) local.number = threads++;
     row.thread = static_cast<int16_t>(local.number & 0x7FFF);
     const int32_t node_text = node == nullptr ? -1 : texts_.number(node->name);
@@ -263,6 +259,8 @@ void Recorder::identify(ActiveCall &call, const at::RecordFunction &function) {
     row.arguments = step.line(arguments);
     row.node = step.line(node_text);
     call.row = step.calls.size();
+    call.module = where.module;
+    call.source = where.source;
     step.calls.push_back(row);
 }
 
@@ -289,7 +287,9 @@ void Recorder::end(const at::RecordFunction &function, ActiveCall &call) {
         alive.reserve(call.hidden.size());
         for (const auto &weak : call.hidden)
             if (auto impl = weak.lock()) tensors.push_back(&alive.emplace_back(std::move(impl)));
-        const std::vector<int32_t> seen = look_at(call.step, tensors, reason);
+        const std::vector<int32_t> seen =
+            look_at(call.step, tensors, reason, static_cast<int32_t>(call.row), choose_checks(call));
+        follow_results(call, tensors, seen);
         const std::vector<int32_t> outputs(seen.begin(), seen.begin() + results_end);
         std::vector<int32_t> written;
         std::copy_if(seen.begin() + results_end, seen.end(), std::back_inserter(written),
@@ -338,8 +338,8 @@ void Recorder::note(std::string_view name, int32_t module, c10::ArrayRef<c10::Te
     const Place place = source_.here();
     std::vector<int32_t> from, to;
     try {
-        from = look_at(step, given, nullptr);
-        to = look_at(step, made, nullptr);
+        from = look_at(step, given, nullptr, -1);
+        to = look_at(step, made, nullptr, -1);
     } catch (const std::exception &) {
         ++lost_;
         return;

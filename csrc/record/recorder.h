@@ -47,6 +47,10 @@ class Known {
     int32_t find(const at::Tensor &tensor, const Storage &storage, int32_t row);
     // The same for the bytes that it has, in whatever order of dimensions, where they lie side by side.
     int32_t find_bytes(const at::Tensor &tensor, const Elements &elements, int32_t row);
+    // Whether memory is there still that had this number, and no recorded call has written it since.
+    bool stands(c10::StorageImpl *storage, int64_t number, int64_t generation) const;
+    // Anything may have been written: a graph has run.
+    void written_anywhere();
     void forget();
 
   private:
@@ -73,6 +77,7 @@ struct Item {
 class Recorder {
   public:
     enum class Level { Statistics, Tensor, Module, Calls };  // Calls: no tensor is looked into
+    struct Check;
     Recorder(Level level, bool reductions, void *classify);
     ~Recorder();
 
@@ -93,6 +98,8 @@ class Recorder {
     void leave_module();
     void quiet(bool begin) noexcept;
     void name_tensor(c10::TensorImpl *tensor, int32_t text);
+    // Memory was written by no operator: a graph that was captured runs again.
+    void written_anywhere();
     int64_t calls();
     // A call that no operator made: what a module was given and gave.
     void note(std::string_view name, int32_t module, c10::ArrayRef<c10::TensorImpl *> inputs,
@@ -110,12 +117,18 @@ class Recorder {
     struct Batch;
     bool noted(const Operator &known, const at::RecordFunction &function) const;
     void identify(ActiveCall &call, const at::RecordFunction &function);
-    std::vector<int32_t> look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason);
+    // As they are behind the call `after`; what `checks` names is looked at again.
+    std::vector<int32_t> look_at(const std::shared_ptr<Step> &step, const Tensors &tensors, const char *reason,
+                                 int32_t after, std::vector<Check> checks = {});
+    void remember_inputs(ActiveCall &call, const Tensors &tensors, const std::vector<int32_t> &rows, size_t before);
+    std::vector<Check> choose_checks(ActiveCall &call);
+    void verify(const Batch &batch, const Check &check, const void *data);
+    void follow_results(const ActiveCall &call, const Tensors &tensors, const std::vector<int32_t> &rows);
     void follow_collective(const Operator &known, const Tensors &results);
-    int32_t look_at(const std::shared_ptr<Step> &step, const at::Tensor &tensor, const char *reason,
+    int32_t look_at(const std::shared_ptr<Step> &step, const at::Tensor &tensor, const char *reason, int32_t after,
                     std::unique_ptr<Batch> &later);
     void fill(const std::shared_ptr<Step> &step, TensorRow &row, int32_t number, const at::Tensor &tensor,
-              std::unique_ptr<Batch> &later);
+              int32_t after, std::unique_ptr<Batch> &later);
     void measure_into(Step &step, TensorRow &row, const Elements &elements, const void *data);
     void submit(std::unique_ptr<Batch> batch);
     void explain(Step &step, TensorRow &row, const char *reason);
@@ -156,6 +169,14 @@ class Recorder {
         int32_t module, function, source;
     };
     std::unordered_map<int64_t, Where> forwards_;  // by autograd's number
+    // Whose results were written over in some step. In later steps they are looked at behind each call, which says
+    // what ran meanwhile.
+    struct Suspect {
+        int32_t operator_name, module, source;
+        bool operator==(const Suspect &) const = default;
+    };
+    std::vector<Suspect> suspects_;
+    std::vector<Check> followed_;
     struct Named {
         std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> held;
         std::vector<std::pair<int64_t, int32_t>> at;  // offset, text

@@ -204,4 +204,12 @@ Statistics measure(c10::ScalarType dtype, const void *data, int64_t count, std::
     return found;
 }
 
+uint64_t checksum(const void *data, size_t bytes) noexcept {
+    Sums sums;
+    const std::byte *at = static_cast<const std::byte *>(data);
+    chosen().hash(sums, at, bytes / kStripe);
+    hash_rest(sums, at + bytes / kStripe * kStripe, bytes % kStripe);
+    return folded(sums, bytes);
+}
+
 }  // namespace torchport::record

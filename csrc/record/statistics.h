@@ -25,6 +25,9 @@ bool measurable(c10::ScalarType dtype) noexcept;
 // on the way, while they are in the cache; it is at a multiple of 64.
 Statistics measure(c10::ScalarType dtype, const void *data, int64_t count, std::byte *copy = nullptr) noexcept;
 
+// The checksum alone, of as many bytes.
+uint64_t checksum(const void *data, size_t bytes) noexcept;
+
 // The instructions that measure() uses on this machine: "avx512", "avx2", "scalar".
 const char *instructions() noexcept;
 

@@ -131,6 +131,21 @@ int32_t Step::keep(const Room &room, uint64_t checksum, std::atomic<int64_t> &wa
     return found->second;
 }
 
+void Step::changed(int32_t row, int32_t call, int32_t content, uint64_t checksum) {
+    Watch &watch = watches[static_cast<size_t>(row)];
+    ChangeRow made{.call = call, .tensor = row, .after = watch.after, .content = content};
+    for (size_t later = watches.size(); later-- > static_cast<size_t>(row) + 1 && made.by < 0;) {
+        const Watch &other = watches[later];
+        if (other.after != Watch::kUnread &&  // else the device has not come to it
+            other.address < watch.address + watch.size && watch.address < other.address + other.size &&
+            tensors[later].storage != tensors[static_cast<size_t>(row)].storage)
+            made.by = static_cast<int32_t>(later);
+    }
+    changes.push_back(made);
+    watch.after = call;
+    watch.checksum = checksum;
+}
+
 std::vector<TensorRow> Step::rows() const {
     std::vector<TensorRow> all(tensors.begin(), tensors.end());
     for (const auto &[place, as] : same_) {

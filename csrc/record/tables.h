@@ -46,6 +46,26 @@ struct ContentRow {
 };
 static_assert(sizeof(ContentRow) == 32);
 
+// Memory that was another behind a call than it was when it was read last, though no recorded call has written it.
+struct ChangeRow {
+    int32_t call, tensor;  // it was found behind this call; the row in `tensors` that has the bytes of before
+    int32_t after;         // the last call behind which they were still the same; -1: before the first
+    int32_t by = -1;       // row of a tensor that was made since in the same memory; -1: of none that was recorded
+    int32_t content = -1;  // the bytes now
+    int32_t unused = 0;
+};
+static_assert(sizeof(ChangeRow) == 24);
+
+// Where a tensor of a device lies, and what was read of it last.
+struct Watch {
+    static constexpr int32_t kUnread = -2;
+    const std::byte *address = nullptr;
+    size_t size = 0;
+    uint64_t checksum = 0;
+    int32_t first = -1;       // the row that has its bytes: its own or that of another view of them
+    int32_t after = kUnread;  // the call behind which they were read last
+};
+
 // Bytes of contents, side by side. Memory is kept for the next block: what comes fresh from the system costs as much as
 // the copy itself.
 struct Block {
@@ -81,6 +101,8 @@ class Step {
     std::mutex mutex;
     std::deque<CallRow> calls;
     std::deque<TensorRow> tensors;
+    std::vector<Watch> watches;  // one for each tensor
+    std::vector<ChangeRow> changes;
     std::vector<int32_t> links;
     std::vector<int64_t> dims;
     int64_t lost = 0;
@@ -98,7 +120,14 @@ class Step {
     // The row of `contents` of what has been put there: once for each checksum and size, else the room is free again.
     int32_t keep(const Room &room, uint64_t checksum, std::atomic<int64_t> &waiting);
     // This row has the numbers and the content of that one, which may come later: they have the same bytes.
-    void same(int32_t row, int32_t as) { same_.emplace_back(row, as); }
+    void same(int32_t row, int32_t as) {
+        same_.emplace_back(row, as);
+        watches[static_cast<size_t>(row)].first = as;
+    }
+    // The bytes of `row` have become `content`, seen behind `call`.
+    void changed(int32_t row, int32_t call, int32_t content, uint64_t checksum);
+    // The text of `Texts` that a line is; -1 for none.
+    int32_t text(int32_t line) const { return line < 0 ? -1 : lines_[static_cast<size_t>(line)]; }
     // The rows with those filled in; nobody adds any more.
     std::vector<TensorRow> rows() const;
     // Blocks that nobody adds to any more, in order.

@@ -13,6 +13,7 @@ from typing import Any
 from torchport.compare.batches import compare_global_batches
 from torchport.compare.classes import Cause, find_causes
 from torchport.compare.collectives import WRONG_COLLECTIVE, find_wrong_collectives
+from torchport.compare.overwritten import OVERWRITTEN, Overwritten, find_overwritten
 from torchport.compare.pairs import Paired, pair_results
 from torchport.compare.reach import count_steps
 from torchport.compare.repeated import Unsteady, find_unsteady_calls
@@ -23,10 +24,10 @@ from torchport.record.operators.overflow import Overflow, find_overflows
 from torchport.record.operators.reading import Operators
 
 WRONG, DIFFERENT, CONFIGURED, UNJUDGED = "TP357", "TP358", "TP359", "TP360"
-OVERFLOWS, UNSTEADY = "TP361", "TP362"
+OVERFLOWS, UNSTEADY, MEMORY = "TP361", "TP362", "TP366"
 RESULT, PRECISION, OVERFLOW = "wrong result", "lost precision", "overflow or saturation"
 NONDETERMINISM = "nondeterminism"
-_CLASSES = {OVERFLOWS: OVERFLOW, UNSTEADY: NONDETERMINISM}
+_CLASSES = {OVERFLOWS: OVERFLOW, UNSTEADY: NONDETERMINISM, MEMORY: OVERWRITTEN}
 _HINTS = {
     WRONG_COLLECTIVE: "No rank's own operators are to blame: look at the operator of the reduction, the group, and the "
     "library of the device."
@@ -47,7 +48,7 @@ HIGHEST = 1e9  # that is drawn: infinite is what has a NaN
 class Culprit:
     """What was found: `causes` around operators, `replay` of the port's (None: its tensors were not kept), `paired`
     what both computed (None: in different processes); `overflows` the port's alone, `unsteady` what a second run of it
-    did not repeat."""
+    did not repeat, `overwritten` the port's memory that was written over (`checked`: whether that was looked for)."""
 
     causes: Sequence[Cause]
     replay: Replay | None
@@ -57,17 +58,39 @@ class Culprit:
     unsteady: Sequence[Unsteady] = ()
     port: Path | None = None
     rank: int = 0  # of `paired` and `unsteady`
+    overwritten: Sequence[Overwritten] = ()
+    checked: bool = False
 
     @property
     def findings(self) -> list[Finding]:
         """The first cause, and the operators that are wrong, in the order in which they come about."""
         wrong = list(self._wrong())
+        written = list(self._written_over())
         around = list(self._around())
         first = self.replay.first if self.replay else None
         # What the first operator was given does not matter to how far it is from what it has to give.
         before = bool(self.causes) and (first is None or self.causes[0].step < first.step)
         said = around + wrong if before else wrong + around
+        # A reader of memory that was written over is not to blame for its results.
+        said = written + said if first is None or self._comes_first(first) else said + written
         return [*said, *self._spoilt(), *self._shaking(), *self._remarks()]
+
+    def _comes_first(self, row: Row) -> bool:
+        return any(one.place <= (row.step, row.call) for one in self.overwritten)
+
+    def _written_over(self) -> Iterator[Finding]:
+        if self.overwritten:
+            one, others = self.overwritten[0], len(self.overwritten) - 1
+            yield Finding(
+                MEMORY,
+                Severity.ERROR,
+                Safety.REPORT,
+                _location(one.source),
+                f"{OVERWRITTEN}: {one.sentence}{f'; so are {others} others' if others else ''}",
+                "Look for a kernel that writes beyond its results, a stream that uses the memory without a wait "
+                "(wait_stream, record_stream), and code that writes through an address.",
+                evidence=dataclasses.asdict(one) | {"class": OVERWRITTEN, "operator": one.operator},
+            )
 
     def _wrong(self) -> Iterator[Finding]:
         if self.replay is None or self.replay.first is None:
@@ -79,11 +102,18 @@ class Culprit:
             Severity.ERROR,
             Safety.REPORT,
             _location(row.source),
-            f"first wrong: {_where(row)}, step {row.step}{self._of_rank(row)}: {_size(row)}, introduced there, not "
-            f"inherited{more}",
+            f"first wrong: {_where(row)}, step {row.step}{self._of_rank(row)}: {_size(row)}, introduced there, "
+            f"{self._reserved}{more}",
             f"{self._kind(row)}. As a test with pytest: {self._case(row)}",
             evidence=dataclasses.asdict(row) | {"class": self._kind(row)},
         )
+
+    @property
+    def _reserved(self) -> str:
+        """How far the word reaches: whether the inputs were checked."""
+        if self.checked:
+            return "not inherited"
+        return "unless its inputs were written over meanwhile (this recorder does not look)"
 
     def _of_rank(self, row: Row) -> str:
         """Which card it is, where several were judged, and whether it is the only one."""
@@ -212,7 +242,8 @@ class Culprit:
         )
         return {
             "class": self._class(code, first),
-            "first": dataclasses.asdict(first) if first else None,
+            "first": self._first(code, first),
+            "overwritten": [dataclasses.asdict(one) for one in self.overwritten[:SHOWN]],
             "causes": [dataclasses.asdict(cause) for cause in self.causes],
             "steps": {"reference": self.steps[0], "port": self.steps[1]},
             "replayed": self.replay.reach if self.replay else "",
@@ -234,11 +265,28 @@ class Culprit:
             "rows": [self._row(row) for row in ordered[:SHOWN]],
         }
 
+    def _first(self, code: str, first: Row | None) -> dict[str, Any] | None:
+        """The operator of the finding that comes first: of memory that was written over, the one that wrote there or
+        has made it."""
+        if code != MEMORY:
+            return dataclasses.asdict(first) if first else None
+        one = self.overwritten[0]
+        named = one.writer or one.owner or one.seen
+        found = {
+            "step": one.when if named is one.writer else one.step,
+            "rank": one.rank,
+            "call": named.call,
+            "operator": named.operator,
+        }
+        return {**found, "module": named.module, "source": named.source}
+
     def _class(self, code: str, first: Row | None) -> str:
         """Of the finding that comes first."""
         if code == DIFFERENT:
             return self.causes[0].kind
-        return self._kind(first) if first else _CLASSES.get(code, "")
+        if code == MEMORY or not first:
+            return _CLASSES.get(code, "")
+        return self._kind(first)
 
     def _table(self) -> dict[str, Any]:
         """All calls that were judged, for a table: text by its place in `strings`."""
@@ -310,6 +358,8 @@ def find_culprit(
         [] if again is None else find_unsteady_calls(other, Operators.read(again), rank),
         port,
         rank,
+        find_overwritten(other, ranks),
+        _is_checked(other),
     )
 
 
@@ -322,7 +372,24 @@ def find_port_culprit(port: Path, *, parted: int | None = None) -> Culprit | Non
     first = recorded.processes[0]
     spoilt = [overflow for overflow in find_overflows(recorded) if not overflow.handled]
     judged = replay_recording(port, parted=parted)
-    return Culprit([], judged, (0, len(first.steps)), None, spoilt, port=port, rank=first.rank or 0)
+    return Culprit(
+        [],
+        judged,
+        (0, len(first.steps)),
+        None,
+        spoilt,
+        port=port,
+        rank=first.rank or 0,
+        overwritten=find_overwritten(recorded),
+        checked=_is_checked(recorded),
+    )
+
+
+def _is_checked(recorded: Operators) -> bool:
+    """Whether the inputs of operators were looked at again behind them."""
+    process = recorded.processes[0]
+    with process.step(process.steps[0]) as step:
+        return bool(step.about.get("checked"))
 
 
 def _overflows(reference: Operators, port: Operators) -> list[Overflow]:

@@ -111,7 +111,12 @@ class Replayer:
         for call in step.calls():
             if call.name.startswith("module::"):
                 continue
-            yield {"step": number, **_named(call), **self.judge_call(call, aftermath)}
+            row = self.judge_call(call, aftermath)
+            if row.get("wrong") and any(change.call == call.index for change in step.changes):
+                # Its inputs were written over before it, or behind it.
+                other = self.judge_call(step.call(call.index, changed=True), aftermath)
+                row = row if other.get("wrong") else other
+            yield {"step": number, **_named(call), **row}
 
     def judge_call(self, call: Call, aftermath: Aftermath) -> dict[str, Any]:
         """What is found of one call."""

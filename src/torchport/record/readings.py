@@ -35,13 +35,7 @@ class Readings:
     def can_read(self) -> bool:
         """Whether numbers can be read here: not inside a function transform, a compiler, or a graph being captured."""
         torch = self._torch
-        if releases.is_compiling(torch) or releases.is_within_transform(torch):
-            return False
-        for name in ("npu", "cuda"):
-            device = vars(torch).get(name)  # getattr for what torch lacks takes long
-            if device is not None and hasattr(device, "is_current_stream_capturing") and device.is_initialized():
-                return not device.is_current_stream_capturing()
-        return True
+        return not (releases.is_compiling(torch) or releases.is_within_transform(torch) or releases.is_capturing(torch))
 
     def flush(self) -> None:
         """Wait for the device and write what is waiting."""

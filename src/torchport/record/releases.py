@@ -28,6 +28,15 @@ def is_within_transform(torch: Any) -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def is_capturing(torch: Any) -> bool:
+    """Whether a graph of the device is being captured in the current stream: nothing can be read or waited for."""
+    for name in ("npu", "cuda"):
+        device = vars(torch).get(name)  # getattr for what torch lacks takes long
+        if device is not None and hasattr(device, "is_current_stream_capturing") and device.is_initialized():
+            return bool(device.is_current_stream_capturing())
+    return False
+
+
 def grad_scaler(torch: Any) -> Any:
     """The class of all gradient scalers; before torch 2.3 that of CUDA was the only one."""
     return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -21,8 +22,8 @@ from torchport.vnpu.wheels import SUPPORTED
 
 LIBRARY = "record/libtorchport_record.so"
 OF_NPU = "record/libtorchport_record_npu.so"
-TABLES = ("calls", "tensors", "contents", "links", "dims")  # as torchportRecordTable numbers them
-STRINGS, NAME = 5, 6
+TABLES = ("calls", "tensors", "contents", "links", "dims", "changes")  # as torchportRecordTable numbers them
+STRINGS, NAME = 6, 7
 BLOCK, STEP = 1, 2
 CALLS_ALONE = 3
 LEVELS = {layout.STATISTICS: 0, layout.TENSOR: 1, layout.MODULE: 2}
@@ -60,6 +61,9 @@ class HookRecorder:
         self._taking = ctypes.CDLL(self._library._name)
         self._taking.torchportRecordTable.restype = ctypes.c_int
         self._process = os.getpid()
+        self._reductions = reductions
+        self._undo: Callable[[], object] = _do_nothing
+        self.checks_inputs = False  # whether a call's inputs are looked at again, for memory that was written over
         self._on = True
         self.seen: set[str] = set()  # operators that were asked about, where they are filtered
 
@@ -106,7 +110,26 @@ class HookRecorder:
     def start(self) -> None:
         """Begin to note."""
         self._attach()
+        self._follow_graphs()
         self._call("Start")
+
+    def _follow_graphs(self) -> None:
+        """A graph that was captured writes memory without an operator."""
+        graphs = getattr(getattr(self._torch, "npu", None), "NPUGraph", None)
+        if graphs is None:
+            return
+        replay = graphs.replay
+
+        @functools.wraps(replay)
+        def replay_and_tell(graph: Any) -> None:
+            try:
+                replay(graph)
+            finally:
+                if not self._forked():
+                    self._call("Written")
+
+        graphs.replay = replay_and_tell
+        self._undo = functools.partial(setattr, graphs, "replay", replay)
 
     def _attach(self) -> None:
         """Let the virtual NPU's streams measure, where this process has them."""
@@ -117,10 +140,13 @@ class HookRecorder:
             of_npu.torchportRecordNpuReader.restype = ctypes.c_void_p
             if reader := of_npu.torchportRecordNpuReader():
                 self._call("Reader", ctypes.c_void_p(reader))
+                self.checks_inputs = self._wanted.level == layout.TENSOR and not self._reductions
 
     def stop(self) -> None:
         """End; what was noted since the last step stays for `end_step`."""
         self._call("Stop")
+        self._undo()
+        self._undo = _do_nothing
 
     def close(self) -> None:
         """No step comes any more."""
@@ -228,6 +254,10 @@ class HookRecorder:
         if self._taking.torchportRecordTable(step, number, ctypes.byref(data), ctypes.byref(size)):
             raise RuntimeError(self._library.torchportRecordError().decode())
         return _array(data, size, dtype).copy()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _array(data: ctypes.c_void_p, size: ctypes.c_uint64, dtype: Any) -> Any:

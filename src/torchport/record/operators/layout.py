@@ -64,6 +64,16 @@ TENSOR_ROW = numpy.dtype(
     ]
 )
 CONTENT = numpy.dtype([("checksum", "<u8"), ("offset", "<i8"), ("size", "<i8"), ("block", "<i4"), ("unused", "<i4")])
+CHANGE = numpy.dtype(
+    [
+        ("call", "<i4"),  # behind it the memory was another than it was when it was read last
+        ("tensor", "<i4"),  # with the bytes of before
+        ("after", "<i4"),  # the last call behind which they were the same; -1: none, they were read before the first
+        ("by", "<i4"),  # a tensor that was made since in the same memory; -1: none that was recorded
+        ("content", "<i4"),  # row of `contents`: the bytes now
+        ("unused", "<i4"),
+    ]
+)
 # The datasets of a file beside the scalar texts `about` and `strings` and the blocks of bytes.
 TABLES = {
     "calls": CALL,
@@ -71,7 +81,9 @@ TABLES = {
     "contents": CONTENT,
     "links": numpy.dtype("<i4"),
     "dims": numpy.dtype("<i8"),
+    "changes": CHANGE,
 }
+OPTIONAL = ("changes",)  # earlier files have none
 ABOUT, STRINGS = "about", "strings"
 
 

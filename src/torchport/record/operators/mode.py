@@ -37,6 +37,7 @@ class ModeRecorder:
     """
 
     name = "mode"
+    checks_inputs = False  # see `hook`
 
     def __init__(self, torch: Any, wanted: Wanted, sites: Sites) -> None:
         self._torch = torch

@@ -143,6 +143,7 @@ class OperatorsPart(Part):
             "level": self._wanted.level,
             "recorder": self._recorder.name,
             "computes": self._computes,
+            "checked": self._recorder.checks_inputs,
             "filters": self._wanted.to_dict()["filters"],
             **self._about,
         }

@@ -35,10 +35,12 @@ _FILE = re.compile(r"operators/(rank\d+|process-\d+)/(\d{6}|rest)\.h5")
 class Tensor:
     """A tensor as one call saw it. The same `index` in a step: the same tensor with the same content."""
 
-    def __init__(self, step: Step, index: int) -> None:
+    def __init__(self, step: Step, index: int, content: int | None = None) -> None:
+        """`content`: row of `contents` that it has where its memory was written over (`Change`)."""
         self._step = step
         self.index = index
         self._row = step.file.tables["tensors"][index]
+        self._changed = content
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,9 +111,9 @@ class Tensor:
 
     @property
     def statistics(self) -> Measured | None:
-        """None where it was not measured."""
+        """None where it was not measured, or is not what was measured any more."""
         row = self._row
-        if not row["flags"] & layout.MEASURED:
+        if not row["flags"] & layout.MEASURED or self._changed is not None:
             return None
         names = ("minimum", "maximum", "mean", "l2", "nans", "infinities", "zeros", "checksum")
         return Measured(*(row[name].item() for name in names))
@@ -119,12 +121,17 @@ class Tensor:
     @property
     def has_content(self) -> bool:
         """Whether its content was kept."""
-        return int(self._row["content"]) >= 0
+        return self.content >= 0
 
     @property
     def content(self) -> int:
         """The same number in one step: the same bytes. -1 where they were not kept."""
-        return int(self._row["content"])
+        return int(self._row["content"]) if self._changed is None else self._changed
+
+    def shares_bytes(self, other: Tensor) -> bool:
+        """Whether it is another view of the same bytes."""
+        names = ("storage", "version", "content")
+        return all(int(self._row[name]) == int(other._row[name]) for name in names)
 
     def bits(self) -> Any:
         """Its elements as numpy reads their bits: bfloat16 as uint16, float8 as uint8, complex32 as uint32. None where
@@ -175,6 +182,20 @@ class Call:
     written: tuple[Tensor | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Memory that nobody wrote as far as is recorded, and that was another behind the call of the number `call` than
+    behind `after` (-1: than before the first). `before` and `now` are the same tensor; `by` is one that was made since
+    in the same memory, None where none is known. A call behind `call` was given `now`; `call` itself was given
+    either."""
+
+    call: int
+    after: int
+    before: Tensor
+    now: Tensor
+    by: Tensor | None
+
+
 class Step:
     """One step of one process, open until the end of the `with` block."""
 
@@ -204,8 +225,8 @@ class Step:
         for index in range(len(self)):
             yield self.call(index)
 
-    def call(self, index: int) -> Call:
-        """The call of that number."""
+    def call(self, index: int, *, changed: bool = False) -> Call:
+        """The call of that number; with `changed` the inputs are what they were behind it (`Change`)."""
         row, line = self.file.tables["calls"][index], self.file.get_line
         texts = {name: line(int(row[name])) for name in ("overload", "module", "function", "source", "node")}
         return Call(
@@ -216,11 +237,35 @@ class Step:
             thread=int(row["thread"]),
             arguments=self._json(index, "arguments", int(row["arguments"])),
             results=self._json(index, "results", int(row["results"])),
-            inputs=self._tensors(int(row["inputs"]), int(row["input_count"])),
+            inputs=self._given(index + changed, self._tensors(int(row["inputs"]), int(row["input_count"]))),
             outputs=self._tensors(int(row["outputs"]), int(row["output_count"])),
             written=self._tensors(int(row["outputs"]) + int(row["output_count"]), int(row["written_count"])),
             **texts,
         )
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Memory that was written over, in the order in which it was found."""
+        found: list[Change] = []
+        for row in self.file.tables["changes"]:
+            index, by = int(row["tensor"]), int(row["by"])
+            before = next((one.now for one in reversed(found) if one.now.index == index), self._tensor(index))
+            now = Tensor(self, index, int(row["content"]))
+            writer = None if by < 0 else self._tensor(by)
+            found.append(Change(int(row["call"]), int(row["after"]), before, now, writer))
+        return tuple(found)
+
+    def _given(self, call: int, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+        """The tensors as they are before the call of that number: those in memory that was written over have other
+        bytes than their rows say."""
+        for change in self.changes:
+            if change.call < call:
+                first = self._tensor(change.now.index)
+                tensors = tuple(
+                    Tensor(self, one.index, change.now.content) if one is not None and one.shares_bytes(first) else one
+                    for one in tensors
+                )
+        return tensors
 
     def tensors(self) -> Iterator[Tensor]:
         """Each tensor once."""

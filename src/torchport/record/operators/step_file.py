@@ -77,6 +77,9 @@ class StepFile:
         self.strings = strings.decode("utf-8").split("\n")
         self.tables: dict[str, Any] = {}
         for name, dtype in layout.TABLES.items():
+            if name in layout.OPTIONAL and self._file.get(name, getlink=True) is None:
+                self.tables[name] = numpy.empty(0, dtype)
+                continue
             found = self._dataset(name, size)
             if found.dtype != dtype or found.ndim != 1:
                 raise make_damage_error(self.path, f"`{name}` is no table of the layout {layout.LAYOUT}")
@@ -149,6 +152,12 @@ class StepFile:
         self._within("contents", "offset", contents["offset"], 0, 1 << 62)
         self._within("contents", "size", contents["size"], 0, 1 << 62)
         self._within("contents", "block", contents["block"], 0, 1 << 30)
+        changes = self.tables["changes"]
+        self._within("changes", "call", changes["call"], 0, len(calls) - 1)
+        self._within("changes", "after", changes["after"], -1, len(calls) - 1)
+        self._within("changes", "tensor", changes["tensor"], 0, len(tensors) - 1)
+        self._within("changes", "by", changes["by"], -1, len(tensors) - 1)
+        self._within("changes", "content", changes["content"], 0, len(contents) - 1)
         lengths = numpy.array([len(line) for line in self.strings] + [0], "i8")  # the last is that of -1: none
         size = int(sum(lengths[calls[name]].sum() for name in ("arguments", "results")))
         if size > MOST:

@@ -192,6 +192,7 @@ class Tables:
             "contents": self._contents,
             "links": self._links,
             "dims": self._dims,
+            "changes": [],  # who notes in Python does not look again
         }
         arrays = {name: numpy.array(rows[name], dtype) for name, dtype in layout.TABLES.items()}
         return StepTables(arrays, "\n".join(self._lines).encode(), self.lost)
