@@ -106,9 +106,12 @@ void Recorder::verify(const Batch &batch, const Check &check, const void *data) 
         suspects_.push_back(*suspect);
 }
 
-void Recorder::written_anywhere() {
+void Recorder::written(c10::StorageImpl *storage) {
     const std::lock_guard lock(mutex_);
-    known_.written_anywhere();
+    if (storage == nullptr)
+        known_.written_anywhere();
+    else
+        known_.written(storage);
 }
 
 }  // namespace torchport::record

@@ -86,8 +86,9 @@ EXPORT int torchportRecordLeave(void *recorder) {
 EXPORT int torchportRecordName(void *recorder, void *tensor, int32_t text) {
     return guarded([&] { of(recorder).name_tensor(static_cast<c10::TensorImpl *>(tensor), text); });
 }
-EXPORT int torchportRecordWritten(void *recorder) {
-    return guarded([&] { of(recorder).written_anywhere(); });
+// `storage`: a c10::StorageImpl; null for any.
+EXPORT int torchportRecordWritten(void *recorder, void *storage) {
+    return guarded([&] { of(recorder).written(static_cast<c10::StorageImpl *>(storage)); });
 }
 EXPORT int64_t torchportRecordCalls(void *recorder) {
     int64_t found = 0;

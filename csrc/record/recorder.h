@@ -98,8 +98,8 @@ class Recorder {
     void leave_module();
     void quiet(bool begin) noexcept;
     void name_tensor(c10::TensorImpl *tensor, int32_t text);
-    // Memory was written by no operator: a graph that was captured runs again.
-    void written_anywhere();
+    // Memory was written by no operator: a storage was resized, or (null) a graph that was captured runs again.
+    void written(c10::StorageImpl *storage);
     int64_t calls();
     // A call that no operator made: what a module was given and gave.
     void note(std::string_view name, int32_t module, c10::ArrayRef<c10::TensorImpl *> inputs,

@@ -127,6 +127,19 @@ HEALTHY = {
             scaler.step(optimizer)
             scaler.update()
     """,
+    "memory given back and taken again": """
+        room = torch.empty(32, 8, device="cuda")
+        for turn in range(3):
+            room.copy_(x)
+            step((net(room) - y).square().mean())
+            room.untyped_storage().resize_(0)
+            other = torch.full((32, 8), float(turn), device="cuda") * 2
+            print(other.sum().item())
+            del other
+            room.untyped_storage().resize_(32 * 8 * 4)
+            room.view(-1).t()
+            room.copy_(x)
+    """,
     "captured": """
         graph, room = torch.cuda.CUDAGraph(), x.clone()
         with torch.no_grad():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
@@ -13,6 +12,7 @@ from typing import Any
 import numpy
 
 from torchport import vnpu
+from torchport.patches import Patches
 from torchport.record import releases
 from torchport.record.operators import arguments, layout
 from torchport.record.operators.tables import StepTables
@@ -62,7 +62,7 @@ class HookRecorder:
         self._taking.torchportRecordTable.restype = ctypes.c_int
         self._process = os.getpid()
         self._reductions = reductions
-        self._undo: Callable[[], object] = _do_nothing
+        self._patches = Patches()
         self.checks_inputs = False  # whether a call's inputs are looked at again, for memory that was written over
         self._on = True
         self.seen: set[str] = set()  # operators that were asked about, where they are filtered
@@ -110,26 +110,27 @@ class HookRecorder:
     def start(self) -> None:
         """Begin to note."""
         self._attach()
-        self._follow_graphs()
+        self._follow_writes()
         self._call("Start")
 
-    def _follow_graphs(self) -> None:
-        """A graph that was captured writes memory without an operator."""
+    def _follow_writes(self) -> None:
+        """Notice what writes memory without an operator: a graph that was captured, and a storage that is resized,
+        which has other memory then (FSDP gives back what it has gathered, and gathers it again)."""
         graphs = getattr(getattr(self._torch, "npu", None), "NPUGraph", None)
-        if graphs is None:
-            return
-        replay = graphs.replay
+        if graphs is not None:
+            self._patches.wrap(graphs, "replay", lambda replay: self._tell_after(replay, lambda graph: None))
+        storages = self._torch.UntypedStorage
+        self._patches.wrap(storages, "resize_", lambda resize: self._tell_after(resize, lambda one: one._cdata))
 
-        @functools.wraps(replay)
-        def replay_and_tell(graph: Any) -> None:
+    def _tell_after(self, method: Any, written: Callable[[Any], int | None]) -> Any:
+        def call_and_tell(one: Any, *args: Any) -> Any:
             try:
-                replay(graph)
+                return method(one, *args)
             finally:
                 if not self._forked():
-                    self._call("Written")
+                    self._call("Written", ctypes.c_void_p(written(one)))
 
-        graphs.replay = replay_and_tell
-        self._undo = functools.partial(setattr, graphs, "replay", replay)
+        return call_and_tell
 
     def _attach(self) -> None:
         """Let the virtual NPU's streams measure, where this process has them."""
@@ -145,8 +146,7 @@ class HookRecorder:
     def stop(self) -> None:
         """End; what was noted since the last step stays for `end_step`."""
         self._call("Stop")
-        self._undo()
-        self._undo = _do_nothing
+        self._patches.undo()
 
     def close(self) -> None:
         """No step comes any more."""
@@ -254,10 +254,6 @@ class HookRecorder:
         if self._taking.torchportRecordTable(step, number, ctypes.byref(data), ctypes.byref(size)):
             raise RuntimeError(self._library.torchportRecordError().decode())
         return _array(data, size, dtype).copy()
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _array(data: ctypes.c_void_p, size: ctypes.c_uint64, dtype: Any) -> Any:
