@@ -185,7 +185,8 @@ def dump(values: list[float], total: int) -> bytes:
 def imported(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "torchport", "record", "import", *words],
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        # torch_npu is there, and no CANN: torch alone would fail to load it.
+        env={name: value for name, value in os.environ.items() if name != "TORCH_DEVICE_BACKEND_AUTOLOAD"},
         capture_output=True,
         text=True,
         check=False,

@@ -73,6 +73,20 @@ def test_the_npu_holds_its_cases_forward_and_backward(folder):
     assert found == right, said
 
 
+@pytest.mark.parametrize("device", [{}, {"DEVICE": "cpu"}], ids=["npu", "cpu"])
+def test_pytest_runs_a_case_as_printed(folder, device):
+    """In a shell that knows nothing of the virtual NPU, where torch alone would fail to load torch_npu."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=folder / "gelu",
+        env={**vnpu.environment_without(os.environ), "OMP_NUM_THREADS": "1", **device},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in ended.stdout, ended.stdout
+
+
 def test_a_wrong_kernel_fails_its_case_alone(folder):
     (folder / "conftest.py").write_text(WRONG)
     try:

@@ -8,7 +8,8 @@ examples:
 
 A recorded call needs a recording with tensors (`torchport run --record DIR --level tensor`); its own results are judged
 as well. `torchport compare` names the calls to look at. An input of a spec is SHAPE:DTYPE, perhaps with the lowest and
-the highest number; the tensors are the same for the same spec. The folder needs torch, numpy and pytest, and torchport
+the highest number; the tensors are the same for the same spec. A conftest in the folder chooses the NPU of this machine
+or the virtual one. The folder needs torch, numpy and pytest, and torchport
 where the operator is one that the CPU lacks.
 """
 

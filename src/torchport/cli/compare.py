@@ -5,6 +5,7 @@ examples:
   torchport compare A B --json > comparison.json
   torchport compare A B --tolerance 1e-3
   torchport compare base/ npu/ -o report.html --csv operators.csv     both recorded with --level tensor
+  torchport compare gpu.h5 npu.h5 --csv results.csv                   two files of torch.utils.dumper
   torchport compare --model package.net:factory                       each module of a model by itself, on the NPU
 
 Answers in the words of `torchport port`, which leaves such recordings, as `torchport run --record` does. Losses,
@@ -18,6 +19,11 @@ of B's is computed again in float64 from its own inputs, which needs torch; all 
 With --model nothing was recorded: FACTORY is called, which gives a module and a tuple of its inputs, and each module in
 it is run by itself on the device (--device), forward and backward, in train and in eval mode, and held against float64.
 GELU is computed in its tanh form then, as an NPU does. Exit code 1 where one is wrong.
+
+Two files of the porting guide's torch.utils.dumper (`import torchport.legacy` has it) are compared as `msaccucmp.py
+compare -m npu.h5 -g gpu.h5` did. The second is made with load_file_path=gpu.h5: then each operator has the same inputs
+in both. A result is wrong where it is further off than CANN's bound for one operator and the rounding of its inputs
+explain.
 
 Exit code 0: holds. 1: does not hold. 4: undecided, with what would decide it.
 """
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
 FOLDER = "operators"  # of a recording that has some
 EXIT = {"holds": 0, "does not hold": 1}
+SUFFIXES = (".h5", ".hdf5")  # of the files of torch.utils.dumper
 TOLERANCE = "relative difference allowed to every quantity, in place of what the original's own rounding allows"
 
 
@@ -87,6 +94,8 @@ def run_command(arguments: argparse.Namespace) -> int:
             "--device is for --model" if arguments.port else "two recordings are compared, or --model is given",
             hint="torchport compare A B, or torchport compare --model MODULE:FACTORY",
         )
+    if arguments.reference.suffix in SUFFIXES and arguments.port.suffix in SUFFIXES:
+        return _dumper_files(arguments)
     reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
     control = Recording.from_directory(arguments.control) if arguments.control else None
     judged: Culprit | None = None
@@ -120,6 +129,33 @@ def run_command(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         print(render_compare(result), end="")
     return EXIT.get(result.data.verdict, UNDECIDED)
+
+
+def _dumper_files(arguments: argparse.Namespace) -> int:
+    """The results in two files of torch.utils.dumper."""
+    for name in ("control", "again", "rank", "step", "tolerance", "html", "tensors", "sarif"):
+        if getattr(arguments, name) is not None:
+            raise TorchportError(
+                f"--{name} is of no use for two files of torch.utils.dumper",
+                hint="--json prints the results for a program, --csv stores them.",
+            )
+    from torchport.compare.dumper_files import compare_dumper_files  # needs numpy and h5py
+    from torchport.report.dumper_files import render_dumper_files
+
+    found = compare_dumper_files(arguments.reference, arguments.port)
+    if arguments.csv:
+        write_atomically(arguments.csv, found.to_csv().encode())
+    data = {
+        "judged": len(found.judged),
+        "unjudged": found.count_unjudged(),
+        "alone": found.alone,
+        "wrong": [dataclasses.asdict(row) for row in found.wrong],
+    }
+    if arguments.json:
+        print(json.dumps(data))
+    elif not arguments.quiet:
+        print(render_dumper_files(data), end="")
+    return int(bool(found.wrong)) if found.judged else UNDECIDED
 
 
 def _modules(arguments: argparse.Namespace) -> int:

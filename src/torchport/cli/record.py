@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     from torchport.record.operators import cases, dumps, listing
 
     if action == "import":
+        # torch reads the dumps on the host: a backend that loads itself would need CANN.
+        os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         made = dumps.convert_dumps(arguments.recording, arguments.output)
         print(f"torchport record: {format_count(made, 'operator')} in {arguments.output}", file=sys.stderr)
         return 0

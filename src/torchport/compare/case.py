@@ -1,4 +1,4 @@
-"""A case of one operator as a folder: a pytest file, the call, its tensors. From a recorded call, or from a spec."""
+"""A case of one operator as a folder, which pytest runs. From a recorded call, or from a spec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from torchport.record import oracles
 from torchport.record.operators import layout
 from torchport.record.operators.cases import CALL, extract_call
 
-TEST = "test_case.py"
+# Files that are copied, by the name that pytest knows it by.
+FILES = {"test_case.py": "case_test.py", "conftest.py": "case_conftest.py"}
 SEED = 0
 NUMPY = {"bool": "?", **{name: kind.bits for name, kind in layout.DTYPES.items() if kind.kind == "integer"}}
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -79,8 +80,9 @@ def _finish(described: dict[str, Any], out: Path, *, on_npu: bool, hardware: boo
     single = on_npu and described["name"] in oracles.SINGLE_NUMBERS
     described |= {"reference": reference, "multiple": MULTIPLE, "declares": hardware, "single": single}
     write_atomically(out / CALL, json.dumps(described, indent=1).encode())
-    text = resources.files("torchport.compare").joinpath("case_test.py").read_text("utf-8")
-    write_atomically(out / TEST, text.encode())
+    for name, source in FILES.items():
+        text = resources.files("torchport.compare").joinpath(source).read_text("utf-8")
+        write_atomically(out / name, text.encode())
     return described
 
 

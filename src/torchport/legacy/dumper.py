@@ -51,6 +51,8 @@ class Dumper(TorchDispatchMode):  # type: ignore[misc]
             raise ValueError("torch.utils.dumper: use_dump and check_overflow need a dump_path.")
         if use_load and not load_file_path:
             raise ValueError("torch.utils.dumper: use_load needs a load_file_path.")
+        if load_with_acl_dump and not hasattr(torch, "npu"):
+            raise ValueError("torch.utils.dumper: load_with_acl_dump needs an NPU: CANN dumps there.")
         if load_file_path and not os.path.exists(load_file_path):
             raise FileNotFoundError(f"torch.utils.dumper: there is no {load_file_path} to load from.")
         self._dumps = use_dump

@@ -32,9 +32,10 @@ def uninstall() -> None:
 def _restore(torch: ModuleType) -> None:
     from torchport.legacy import dumper, profiling  # here: they import torch
 
+    _patches.set(torch.utils, "dumper", dumper.Dumper)  # the GPU's and the CPU's side of a comparison dumps likewise
     npu = getattr(torch, "npu", None)
     if npu is None:
-        return  # torch without torch_npu: nothing that an old NPU script could use
+        return  # torch without torch_npu
     import torch_npu
 
     for name in profiling.__all__:
@@ -44,7 +45,6 @@ def _restore(torch: ModuleType) -> None:
     for name in dir(torch_npu):
         if name.startswith("npu_"):  # torch_npu 2.13 has put a function there that refuses
             _patches.set(torch, name, getattr(torch_npu, name))
-    _patches.set(torch.utils, "dumper", dumper.Dumper)
     for name in ("set_dump", "finalize_dump"):
         _patches.wrap(npu, name, _after_queued)
     if not hasattr(torch.Tensor, "npu_format_cast"):
