@@ -55,6 +55,8 @@ ON_TORCH = (
             "classes",
             "collectives",
             "culprit",
+            "dumper_files",
+            "overwritten",
             "pairs",
             "repeated",
             "replay",

@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 torch_npu = None
 if os.environ.get("DEVICE") != "cpu":
     with contextlib.suppress(ImportError):
-        import torch_npu
+        torch_npu = importlib.import_module("torch_npu")
 
 FOLDER = Path(__file__).parent
 CASE: dict[str, Any] = json.loads((FOLDER / "call.json").read_text())
