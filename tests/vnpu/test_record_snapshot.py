@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 from torchport.record import snapshot
+from torchport.record.recording import Recording
 
 
 def drawn() -> list[float]:
@@ -55,3 +58,22 @@ def test_of_the_environment_only_what_changes_results(monkeypatch: pytest.Monkey
     assert found["versions"]["torch"] == torch.__version__
     assert (found["deterministic"], found["default_dtype"]) == (True, "float32")
     assert snapshot.collect_environment(torch)["deterministic"] is False
+
+
+@pytest.mark.parametrize("on", ["cpu", "npu"])
+def test_flags_and_packages_are_those_that_the_script_has_chosen(tmp_path: Path, on: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import h5py, torch\n"
+        "torch.set_float32_matmul_precision('medium')\n"
+        "weight = torch.ones(2, device='cuda', requires_grad=True)\n"
+        "optimizer = torch.optim.SGD([weight], lr=0.1)\n"
+        "weight.sum().backward()\n"
+        "optimizer.step()\n"
+    )
+    words = ["run", "-q", "--record", str(tmp_path / "rec"), "--level", "none", "--on", on, str(script)]
+    subprocess.run([sys.executable, "-m", "torchport", *words], check=True, capture_output=True)
+    (event,) = Recording.from_directory(tmp_path / "rec").of_kind("surroundings")
+    assert event["flags"]["torch.get_float32_matmul_precision"] == "medium"
+    assert {"torch", "h5py", "numpy"} <= event["packages"].keys()
+    assert not {"json", "argparse"} & event["packages"].keys()

@@ -9,7 +9,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from torchport.compare import conditions, controls, drawn, evaluations, layers, quantities, reach, settings, start
+from torchport.compare import (
+    conditions,
+    controls,
+    drawn,
+    evaluations,
+    layers,
+    quantities,
+    reach,
+    settings,
+    start,
+    surroundings,
+)
 from torchport.compare.conditions import error_finding
 from torchport.compare.curves import Curve
 from torchport.compare.differences import (
@@ -128,7 +139,11 @@ def compare_recordings(
         *(() if chance else reach.report_short_reach(far, steps)),
     ]
     operators = find_culprit(find_parting_step(findings)) if find_culprit else None
-    findings = [*(operators.findings if operators else ()), *findings]
+    findings = [
+        *surroundings.report_surroundings(reference, port),
+        *(operators.findings if operators else ()),
+        *findings,
+    ]
     grounds = _grounds(far, kind, tolerance, given, chaotic, apart, table)
     verdict = Verdict.from_findings(findings, grounds)
     data = Comparison(

@@ -36,6 +36,7 @@ from torchport.record.recording import Journal
 from torchport.record.roundoff import Device
 from torchport.record.sites import INSTALLED, Sites
 from torchport.record.states import MOST_BYTES, MOST_KEPT, States
+from torchport.record.surroundings import Surroundings
 from torchport.record.tf32 import Tf32
 
 if TYPE_CHECKING:
@@ -197,6 +198,7 @@ class Session:
             elsewhere = OnCpu(torch, self._options.on_cpu, "npu", self._seen)
             elsewhere.install()
             self._recorder.parts.append(elsewhere)
+        self._recorder.parts.append(Surroundings(torch, self._journal.write_event))
         self._journal.write_event("environment", **snapshot.collect_environment(torch))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)
