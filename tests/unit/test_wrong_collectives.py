@@ -14,7 +14,7 @@ GIVEN = (numpy.array([1.0, 2.0, 5.0]), numpy.array([3.0, -4.0, 7.0]))
 
 
 def seen(name: str, given: tuple[Any, ...], had: list[dict[int, Any]]) -> list[Seen]:
-    call = SimpleNamespace(name=f"c10d::{name}", module="", source="t.py:3")
+    call = SimpleNamespace(name=f"c10d::{name}", module="", source="t.py:3", index=4)
     return [
         Seen(call, "float32", one, {place: [(0, part)] for place, part in after.items()})  # type: ignore[arg-type]
         for one, after in zip(given, had, strict=True)
@@ -39,6 +39,11 @@ def test_one_rank_that_has_another_result():
     assert (
         said == "c10d::allreduce_ in step 2 gives what none of their values makes on rank 1, the sum in the reference"
     )
+    cause = compare_collective(
+        2, seen("allreduce_", GIVEN, [{0: SUM}] * 2), seen("allreduce_", GIVEN, [{0: SUM}, {0: SUM * 1.001}])
+    )
+    assert cause is not None
+    assert (cause.operator, cause.call, cause.rank) == ("c10d::allreduce_", 4, 1)
     lost = numpy.array([SUM[0], numpy.nan, SUM[2]])
     assert "on rank 0" in judge("allreduce_", [{0: SUM}] * 2, [{0: lost}, {0: SUM}])
 

@@ -32,7 +32,8 @@ NAMED = 4  # tensors are named in a sentence
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cause:
-    """One difference: its class, a sentence, and where it was seen."""
+    """One difference: its class, a sentence, and where it was seen. `operator` and `call` name the call that is to
+    blame, if one is, on `rank`."""
 
     kind: str
     text: str
@@ -40,6 +41,9 @@ class Cause:
     module: str = ""
     source: str = ""
     by: float = 0.0
+    operator: str = ""
+    call: int = -1
+    rank: int = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

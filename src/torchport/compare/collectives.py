@@ -117,6 +117,9 @@ def compare_collective(number: int, reference: Sequence[Seen], port: Sequence[Se
         number,
         call.module,
         call.source,
+        operator=call.name,
+        call=call.index,
+        rank=odd[0],
     )
 
 

@@ -267,7 +267,11 @@ class Culprit:
 
     def _first(self, code: str, first: Row | None) -> dict[str, Any] | None:
         """The operator of the finding that comes first: of memory that was written over, the one that wrote there or
-        has made it."""
+        has made it; of a collective, itself."""
+        if code == DIFFERENT and self.causes[0].operator:
+            cause = self.causes[0]
+            names = ("step", "rank", "call", "operator", "module", "source")
+            return {name: getattr(cause, name) for name in names}
         if code != MEMORY:
             return dataclasses.asdict(first) if first else None
         one = self.overwritten[0]

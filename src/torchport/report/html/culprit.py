@@ -24,7 +24,8 @@ def render_culprit_section(result: Result[Any]) -> str:
     if comparison is None or comparison.culprit is None:
         return ""
     data = comparison.culprit
-    body = [_said(data), _profile(data), _calls(data), _all(data), _causes(data), _regions(data), _unjudged(data)]
+    parts = (_said, _overwritten, _profile, _calls, _all, _causes, _regions, _unjudged)
+    body = [part(data) for part in parts]
     return f"<section><h2>Operators</h2>{''.join(filter(None, body))}</section>"
 
 
@@ -39,6 +40,29 @@ def _said(data: Mapping[str, Any]) -> str:
         f"{format_count(int(data['wrong']), 'call')} wrong."
     )
     return f"<p>{escape(text)} A score is the distance to float64 over that of the CPU.</p>"
+
+
+def _overwritten(data: Mapping[str, Any]) -> str:
+    """Memory that was written over while it was in use."""
+    rows = [
+        (
+            escape(str(row["step"])),
+            escape(_call_name(row["owner"]) or row["name"] or "a tensor of an earlier step"),
+            escape(_call_name(row["right"]) or "before the first call"),
+            escape(_call_name(row["seen"])),
+            escape(f"{row['elements']:,} of {row['size']:,}"),
+            escape(f"{_call_name(row['writer'])} of step {row['when']}" if row["writer"] else "not known"),
+        )
+        for row in data.get("overwritten", ())
+    ]
+    head = ("Step", "Result of", "Right behind", "Another behind", "Elements", "Ran or was given it meanwhile")
+    return render_text_table(head, rows, "overwritten") if rows else ""
+
+
+def _call_name(call: Mapping[str, Any] | None) -> str:
+    if call is None:
+        return ""
+    return f"{call['operator']}{' in ' + call['module'] if call['module'] else ''}, call {call['call']}"
 
 
 def _profile(data: Mapping[str, Any]) -> str:
