@@ -376,3 +376,28 @@ def test_an_installed_package_is_found_in_what_stands_for_it(tmp_path: Path, mon
     for name, origin in (("pkg", place / "__init__.py"), ("other_pkg", site / "other_pkg.py")):
         spec = importlib.util.find_spec(name)
         assert spec is not None and spec.origin == str(origin)
+
+
+@pytest.mark.parametrize("gone", ["empty", "data/latest", "data/a.txt"])
+def test_what_goes_away_while_the_view_is_made_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """Another process works in the folder: a compiler with files of its own, a test with temporary ones."""
+    folder = user_folder(tmp_path)
+    make_folder, make_entry = mirror.Mirror._make_folder, mirror.Mirror._make_entry
+
+    def lose_folder(this: mirror.Mirror, relative: str) -> list[str]:
+        if relative == gone:
+            (folder / gone).rmdir()
+        return make_folder(this, relative)
+
+    def lose_entry(this: mirror.Mirror, relative: str, entry: os.DirEntry[str], crowded: bool) -> bool:
+        if relative == gone and not entry.is_dir(follow_symlinks=False):
+            (folder / gone).unlink()
+        return make_entry(this, relative, entry, crowded)
+
+    monkeypatch.setattr(mirror.Mirror, "_make_folder", lose_folder)
+    monkeypatch.setattr(mirror.Mirror, "_make_entry", lose_entry)
+    view = make(folder)
+    assert not os.path.lexists(view.place / gone)
+    assert (view.place / "train.py").read_text() == "import model\n"

@@ -117,8 +117,13 @@ class Mirror:
         must = not relative or relative in self._real
         entries = None
         if must or self._budget.entries > 0:
-            with contextlib.suppress(PermissionError), os.scandir(source) as found:
-                entries = list(found) if must else list(itertools.islice(found, CROWDED + 1))
+            try:
+                with contextlib.suppress(PermissionError), os.scandir(source) as found:
+                    entries = list(found) if must else list(itertools.islice(found, CROWDED + 1))
+            except FileNotFoundError:
+                if must:
+                    raise
+                return []  # it went away meanwhile: somebody else works in the folder
         if entries is None or (not must and len(entries) > min(CROWDED, self._budget.entries)):
             self._link(relative, None)
             return []
@@ -131,8 +136,12 @@ class Mirror:
         folders = []
         for entry in sorted(entries, key=_order):
             inside = os.path.join(relative, entry.name)
-            if self._make_entry(inside, entry, len(entries) > CROWDED):
-                folders.append(inside)
+            try:
+                if self._make_entry(inside, entry, len(entries) > CROWDED):
+                    folders.append(inside)
+            except FileNotFoundError:
+                if os.path.lexists(entry.path):
+                    raise
         return folders
 
     def _make_entry(self, relative: str, entry: os.DirEntry[str], crowded: bool) -> bool:
