@@ -290,6 +290,10 @@ void Recorder::end(const at::RecordFunction &function, ActiveCall &call) {
         const std::vector<int32_t> seen =
             look_at(call.step, tensors, reason, static_cast<int32_t>(call.row), choose_checks(call));
         follow_results(call, tensors, seen);
+        if (call.known->later) {  // who reads its results sees what has come since
+            const std::lock_guard lock(mutex_);
+            for (c10::StorageImpl *storage : call.written) known_.written(storage);
+        }
         const std::vector<int32_t> outputs(seen.begin(), seen.begin() + results_end);
         std::vector<int32_t> written;
         std::copy_if(seen.begin() + results_end, seen.end(), std::back_inserter(written),

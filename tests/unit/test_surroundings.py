@@ -47,7 +47,11 @@ def record(tmp_path: Path) -> Callable[..., Recording]:
     [
         lambda environment, surroundings: None,
         lambda environment, surroundings: environment["variables"].update(
-            CUDA_VISIBLE_DEVICES="0", ASCEND_HOME_PATH="/cann", TORCH_DEVICE_BACKEND_AUTOLOAD="1", HCCL_IF_IP="1.2.3.4"
+            CUDA_VISIBLE_DEVICES="0",
+            ASCEND_HOME_PATH="/cann",
+            TORCH_DEVICE_BACKEND_AUTOLOAD="1",
+            HCCL_IF_IP="1.2.3.4",
+            TORCH_HCCL_ASYNC_ERROR_HANDLING="1",
         ),
         lambda environment, surroundings: environment["versions"].update(torch_npu="2.13.0"),
         lambda environment, surroundings: surroundings["packages"].update(torch="2.13.0+cu126", torch_npu="2.13.0"),

@@ -92,7 +92,23 @@ def test_memory_that_an_operator_wrote_after_the_collective_says_nothing_of_it()
 
     given = tensor(3)
     reduce = call("c10d::allreduce_", [given], [tensor(4)])
-    read, later = call("aten::copy_", [tensor(4)], []), call("aten::mul_", [tensor(4)], [tensor(5)])
+    read, later = call("aten::clone", [tensor(4)], []), call("aten::mul_", [tensor(4)], [tensor(5)])
     assert [one.version for one in _Memory([reduce, read, later]).find_after(given)] == [4, 4]
     hidden = call("aten::mul_", [SimpleNamespace(storage=1, version=4, has_content=False)], [tensor(5)])
-    assert not _Memory([reduce, hidden, call("aten::copy_", [tensor(5)], [])]).find_after(given)
+    assert not _Memory([reduce, hidden, call("aten::clone", [tensor(5)], [])]).find_after(given)
+
+
+def test_what_gloo_copies_when_it_is_waited_for_is_the_result():
+    """It ends reduce_scatter_tensor and all_gather_into_tensor so: the memory is right behind the copy."""
+
+    def tensor(storage: int, version: int) -> Any:
+        return SimpleNamespace(storage=storage, version=version, has_content=True)
+
+    def call(name: str, inputs: list[Any], outputs: list[Any]) -> Any:
+        return SimpleNamespace(name=name, inputs=inputs, outputs=outputs, written=[])
+
+    out = tensor(1, 0)
+    scatter = call("c10d::_reduce_scatter_base_", [out, tensor(2, 0)], [tensor(1, 1)])
+    copy = call("aten::copy_", [tensor(1, 2), tensor(3, 0)], [tensor(1, 4)])
+    read = call("aten::add_", [tensor(1, 4)], [tensor(1, 5)])
+    assert [one.version for one in _Memory([scatter, copy, read]).find_after(out)] == [4]

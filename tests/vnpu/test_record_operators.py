@@ -368,6 +368,9 @@ dist.init_process_group("hccl" if on == "npu" else "gloo")
 if on == "npu":
     torch.npu.set_device(int(os.environ["LOCAL_RANK"]))
 sent = torch.full((4096,), 1.0 + dist.get_rank(), device=on)
+plain = sent.clone()
+dist.all_reduce(plain)
+plain.cos()
 begun = functional.all_reduce(sent, "sum", dist.group.WORLD)
 weight = torch.nn.Parameter(torch.ones(4096, device=on))
 (functional.wait_tensor(begun).tan() * weight).sum().backward()
@@ -390,6 +393,8 @@ def test_what_a_functional_collective_gives_is_seen_when_it_was_waited_for(tmp_p
             (read,) = [call.inputs[0] for call in calls if call.name == "aten::tan"]
             assert begun is not None and begun.reason == "it is written by another thread"
             assert read is not None and read.storage == begun.storage and set(read.values().tolist()) == {3.0}
+            (reduced,) = [call.inputs[0] for call in calls if call.name == "aten::cos"]
+            assert reduced is not None and set(reduced.values().tolist()) == {3.0}
 
 
 @pytest.mark.recorded

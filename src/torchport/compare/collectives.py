@@ -21,6 +21,8 @@ WRONG_COLLECTIVE = "wrong collective"
 MULTIPLE = 4.0
 
 Results = Mapping[str, Any]
+# It does not read its first input. gloo ends a collective of one tensor by such copies, when it is waited for.
+COPY = "aten::copy_"
 
 
 def _fold(given: Sequence[Any], rank: int = 0, place: int = 0) -> dict[str, Any]:
@@ -185,13 +187,17 @@ class _Memory:
         self._wrote: dict[int, set[int]] = {}
         for call in calls:
             before: dict[int, int] = {}
-            for one in call.inputs:
+            for place, one in enumerate(call.inputs):
                 if one is not None:
                     before[one.storage] = max(one.version, before.get(one.storage, 0))
-                    if one.has_content:
+                    if one.has_content and not (call.name == COPY and place == 0):
                         self._sights.setdefault(one.storage, {}).setdefault(one.version, []).append(one)
             for one in (*call.outputs, *call.written):
-                if one is not None and call.name not in _KINDS and one.version > before.get(one.storage, one.version):
+                if (
+                    one is not None
+                    and call.name not in (*_KINDS, COPY)
+                    and one.version > before.get(one.storage, one.version)
+                ):
                     self._wrote.setdefault(one.storage, set()).add(one.version)
 
     def find_after(self, written: Tensor) -> Sequence[Tensor]:

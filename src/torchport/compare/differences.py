@@ -18,7 +18,7 @@ STEPWISE = "step by step"
 STATISTICALLY = "statistically"
 MIXED = "step by step at first, then statistically"
 # What parts of itself: losses, gradients, updates, and what is not finite.
-PARTED = ("TP301", "TP302", "TP354")
+PARTED = ("TP301", "TP302", "TP354", "TP355")  # TP355 has a step where a GradScaler's scale parts
 TOO_FEW = f"Give the script arguments with which it trains at least {STATISTICAL.least} steps, better a hundred."
 
 

@@ -174,7 +174,9 @@ class Replayer:
                 wide = self._computed(call, recorded, reference, wide=True)
             limit, _ = get_declared_error(call.name, one.dtype, one.device, self._settings)
             own, exact = _as_gradient(short, got, cpu[place]), _as_gradient(short, got, wide[place])
-            score = scores.score_result(self.torch, got, own, exact, limit, _count_terms(call, one))
+            saturates = bool(self._settings.get("saturates"))
+            terms = _count_terms(call, one)
+            score = scores.score_result(self.torch, got, own, exact, limit, terms, saturates=saturates)
             if score.wrong and not score.spoilt:
                 if noisy is None:
                     noisy = self._computed(call, recorded, reference, wide=True, noise=scores.NOISE)

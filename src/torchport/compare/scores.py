@@ -61,16 +61,18 @@ def score_exact(torch: Any, recorded: Any, cpu: Any) -> Score:
     return Score(math.inf, share, 0.0, 0.0, math.inf, f"{share:.2%} of the elements differ")
 
 
-def score_result(torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float, terms: float = 1.0) -> Score:
+def score_result(
+    torch: Any, recorded: Any, cpu: Any, wide: Any, declared: float, terms: float = 1.0, *, saturates: bool = False
+) -> Score:
     """`recorded` and `cpu` have the operator's dtype (`cpu` None: it can be computed wide alone), `wide` is float64;
-    `terms` is how many numbers may be summed for one."""
+    `terms` is how many numbers may be summed for one; `saturates` says that the device has no infinity."""
     if recorded.shape != wide.shape:
         return _misshapen(recorded, wide, declared)
     dtype = recorded.dtype
     own = wide.to(dtype) if cpu is None else cpu.to(dtype)
     got, own, wide = (one.to(wide.dtype).reshape(-1) for one in (recorded, own, wide))
     finite = torch.isfinite(got) & torch.isfinite(own) & torch.isfinite(wide)
-    spoilt = _spoilt(torch, got, own, wide, torch.finfo(dtype).max)
+    spoilt = _spoilt(torch, got, own, wide, torch.finfo(dtype), saturates)
     if not bool(finite.all()):
         got, own, wide = got[finite], own[finite], wide[finite]
     if got.numel() == 0:
@@ -133,13 +135,16 @@ def _misshapen(recorded: Any, right: Any, declared: float) -> Score:
     return Score(math.inf, math.inf, 0.0, declared, math.inf, said)
 
 
-def _spoilt(torch: Any, got: Any, own: Any, wide: Any, largest: float) -> str:
+def _spoilt(torch: Any, got: Any, own: Any, wide: Any, about: Any, saturates: bool) -> str:
     """NaN, infinity or the largest number of the dtype where the CPU has a number, or the reverse."""
+    largest = about.max
+    beyond = wide.abs() > largest * (1 + 4 * about.eps)  # whatever the rounding
     numbers = torch.isfinite(own) & (wide.abs() <= largest / 2)
     for word, where in (
         ("NaN", torch.isnan(got) & numbers),
         ("infinite", torch.isinf(got) & numbers),
         ("saturated", (got.abs() == largest) & numbers),
+        ("saturated where infinity is right", (got.abs() == largest) & torch.isinf(own) & beyond & (not saturates)),
         ("a number where there should be none", torch.isfinite(got) & torch.isnan(own) & torch.isnan(wide)),
     ):
         count = int(where.sum())

@@ -28,6 +28,8 @@ OF_DEVICES = (
     "TASK_QUEUE_ENABLE",
     "TORCH_DEVICE_BACKEND_AUTOLOAD",
     "TORCH_EXTENSIONS_DIR",
+    "TORCH_HCCL_",
+    "TORCH_NCCL_",
     "VNPU_",
 )
 PACKAGE, FLAG, VARIABLE, MACHINE = "package", "flag", "environment variable", "machine"

@@ -63,7 +63,8 @@ class Device(Part):
             if found != self._told:
                 self._told = found
                 virtual = vnpu.launches() is not None
-                self._journal.write_event("device", settings={**found, "virtual": virtual})
+                saturates = not self._torch.npu.utils.is_support_inf_nan()
+                self._journal.write_event("device", settings={**found, "virtual": virtual, "saturates": saturates})
 
 
 def read_npu_formats(torch: Any) -> dict[str, str]:

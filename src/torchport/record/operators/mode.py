@@ -224,6 +224,10 @@ class ModeRecorder:
             later = ASYNCHRONOUS
         shown = [self._tensor(one, later) for one in made]
         written = [index for one in hidden if (index := self._tensor(one)) not in shown]
+        if later == ASYNCHRONOUS:  # who reads its results sees what has come since
+            for one in (*made, *hidden):
+                key = self._storage(one)
+                self._generation[key] = self._generation.get(key, 0) + 1
         self._tables.add_call(**call, outputs=shown, results=results, written=written)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -48,7 +48,7 @@ FILES = {
         "npu::npu_lstm_backward",
     ),
     "losses": ("aten::_ctc_loss", "npu::npu_binary_cross_entropy_with_logits_backward"),
-    "scaling": ("aten::_amp_foreach_non_finite_check_and_unscale_",),
+    "scaling": ("aten::_amp_foreach_non_finite_check_and_unscale_", "aten::_amp_update_scale_"),
     "packing": ("aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::lstm"),
     "gelu": ("aten::gelu", "aten::gelu_", "aten::gelu_backward"),
     "casting": (
