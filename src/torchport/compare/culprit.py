@@ -85,11 +85,11 @@ class Culprit:
                 MEMORY,
                 Severity.ERROR,
                 Safety.REPORT,
-                _location(one.source),
+                _location(one.blamed.source),
                 f"{OVERWRITTEN}: {one.sentence}{f'; so are {others} others' if others else ''}",
                 "Look for a kernel that writes beyond its results, a stream that uses the memory without a wait "
                 "(wait_stream, record_stream), and code that writes through an address.",
-                evidence=dataclasses.asdict(one) | {"class": OVERWRITTEN, "operator": one.operator},
+                evidence=dataclasses.asdict(one) | {"class": OVERWRITTEN, "operator": one.blamed.operator},
             )
 
     def _wrong(self) -> Iterator[Finding]:
@@ -275,7 +275,7 @@ class Culprit:
         if code != MEMORY:
             return dataclasses.asdict(first) if first else None
         one = self.overwritten[0]
-        named = one.writer or one.owner or one.seen
+        named = one.blamed
         found = {
             "step": one.when if named is one.writer else one.step,
             "rank": one.rank,

@@ -59,15 +59,9 @@ class Overwritten:
         return self.step, self.seen.call
 
     @property
-    def source(self) -> str:
-        """The line to look at first."""
-        named = self.writer or self.owner or self.seen
-        return named.source
-
-    @property
-    def operator(self) -> str:
-        """That writes there, or else that has made what is written over."""
-        return (self.writer or self.owner or self.seen).operator
+    def blamed(self) -> Named:
+        """The call that writes there, or else the one that has made what is written over."""
+        return self.writer or self.owner or self.seen
 
     @property
     def sentence(self) -> str:
