@@ -6,11 +6,12 @@ examples:
   torchport record text npu/ --step 3 > npu.txt             the same for diff: nothing in it that changes by chance
   torchport record extract npu/ --step 3 --op convolution:4 -o case/       that call's arguments, inputs and outputs
   torchport record overflow npu/                            the first NaN, infinity or saturated tensor of each step
+  torchport record invariants npu/                          what the training does wrong by itself
   torchport record import dump/20261123/0 -o dumped/        CANN's dump files (aclmdlSetDump) as a recording
 
 `torchport run --record DIR` makes one. The fourth convolution is convolution:3: calls are counted from 0. A case has
 call.json and a .npy for each tensor; it needs a recording with contents (--level tensor). Needs h5py and numpy, no
-torch, but for import. Exit code 1: overflow has found some. 2: damaged, with the file and the place.
+torch, but for import. Exit code 1: overflow or invariants has found some. 2: damaged, with the file and the place.
 """
 
 from __future__ import annotations
@@ -24,15 +25,24 @@ from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
+from torchport.report import render_invariants
 from torchport.report.wording import format_count
 
-ACTIONS = ("show", "text", "extract", "overflow", "import")
-NEEDS = {"show": (), "text": ("step",), "extract": ("step", "op", "output"), "overflow": (), "import": ("output",)}
+ACTIONS = ("show", "text", "extract", "overflow", "invariants", "import")
+NEEDS = {
+    "show": (),
+    "text": ("step",),
+    "extract": ("step", "op", "output"),
+    "overflow": (),
+    "invariants": (),
+    "import": ("output",),
+}
 TAKES = {
     "show": ("step", "rank"),
     "text": ("step", "rank"),
     "extract": ("step", "rank", "op", "output"),
     "overflow": ("step",),
+    "invariants": (),
     "import": ("output",),
 }
 
@@ -56,6 +66,8 @@ def run_command(arguments: argparse.Namespace) -> int:
             raise TorchportError(f"{action} takes no {option}")
         if not given and name in NEEDS[action]:
             raise TorchportError(f"{action} needs {option}", hint=f"torchport record {action} --help has an example.")
+    if action == "invariants":
+        return _invariants(arguments)
     # Here: these need numpy, which not every command's user has.
     from torchport.record.operators import cases, dumps, listing
 
@@ -84,6 +96,15 @@ def run_command(arguments: argparse.Namespace) -> int:
         for line in listing.call_lines(call, numbers=action == "show"):
             print(line)
     return 0
+
+
+def _invariants(arguments: argparse.Namespace) -> int:
+    from torchport.compare.invariants import judge_invariants
+    from torchport.record.recording import Recording
+
+    result = judge_invariants(Recording.from_directory(arguments.recording))
+    print(result.text() if arguments.json else render_invariants(result), end="")
+    return 1 if result.findings else 0
 
 
 def _overflow(arguments: argparse.Namespace) -> int:

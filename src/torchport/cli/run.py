@@ -12,6 +12,7 @@ examples:
   torchport run --audit audit.jsonl train.py     write down each redirected call
   torchport run --as-is train_npu.py             a script that knows the NPU: nothing is redirected
   torchport run --check-memory train.py          name each use of device memory that is freed or not the tensor's
+  torchport run --invariants train.py            name what the training does wrong by itself, on whatever device
   torchport run --record gpu train.py            record the run in the folder gpu, for `port --reference gpu`
   torchport run --record cpu --on cpu train.py   on the CPU, which answers as CUDA devices
   torchport run --record npu --level tensor --filter step=3 --filter module=layer4 train.py
@@ -27,6 +28,9 @@ on the CPU and what could not be done, and why the script failed where that is k
 that out. Ends with the script's own exit status, or with torchrun's; with 1 where that is 0 but an operator of the
 virtual NPU has failed and the script has not waited for it.
 
+With --invariants, what each training has in common is watched: gradients are cleared, weights move, clipping comes
+before the step ... (`torchport record invariants`). 1 where the script ends with 0 and one of them is broken.
+
 With --record the script runs on the GPU where there is one (--on says otherwise), in place and with its own output; its
 random numbers are those of a port. The folder gets loss and weights, the batches of the first 20 steps, and every
 operator that is called, forward, backward and in the optimizer (--level, --filter): `torchport record show DIR`.
@@ -39,6 +43,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -59,6 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check-memory",
         action="store_true",
         help="one block of the virtual NPU's memory for each tensor, nothing behind it, freed ones not given out again",
+    )
+    parser.add_argument(
+        "--invariants",
+        action="store_true",
+        help="name what is wrong in the training itself: weights that do not move, gradients that nothing clears ...",
     )
     recorded = parser.add_argument_group("a recorded run")
     recorded.add_argument("--record", type=Path, metavar="DIR", help="record the run in this folder")
@@ -113,7 +123,8 @@ def run_command(arguments: argparse.Namespace) -> int:
             hint="--audit FILE writes what was done to each call, as JSON lines.",
         )
     for name in ("on", "steps", "level", "filter", "keep_last", "max_bytes", "on_full", "force"):
-        if arguments.record is None and getattr(arguments, name):
+        taken = arguments.record is not None or (arguments.invariants and name in ("on", "steps"))
+        if not taken and getattr(arguments, name):
             raise TorchportError(
                 f"--{name.replace('_', '-')} is for a recorded run", hint="Give --record DIR, or leave it out."
             )
@@ -122,6 +133,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     sys.stdout.flush()
     if arguments.record is not None:
         return _record(arguments, launch)
+    if arguments.invariants:
+        with tempfile.TemporaryDirectory(prefix="torchport-") as folder:
+            arguments.record, arguments.level = Path(folder, "recording"), "none"
+            return _record(arguments, launch, temporary=True)
     return _become(launch, _on_npu(arguments, launch))
 
 
@@ -131,7 +146,7 @@ def _become(launch: Launch, environment: dict[str, str]) -> NoReturn:
     os.execve(program, list(launch.command), environment)  # noqa: S606
 
 
-def _record(arguments: argparse.Namespace, launch: Launch) -> int:
+def _record(arguments: argparse.Namespace, launch: Launch, *, temporary: bool = False) -> int:
     from torchport.port import Plan, in_place, tee  # here, as below: most runs need nothing of it
 
     on = arguments.on or ("cuda" if in_place.has_cuda() else "npu")
@@ -143,10 +158,27 @@ def _record(arguments: argparse.Namespace, launch: Launch) -> int:
     operators = _operators(arguments)
     environment = _on_npu(arguments, launch) if on == "npu" else _original(arguments, launch, on)
     plan = Plan(launch, arguments.record.absolute(), Path.cwd(), steps=arguments.steps)
-    ended = in_place.record_in_place(plan, on, environment, operators, force=arguments.force)
-    if not arguments.quiet:
+    ended = in_place.record_in_place(
+        plan, on, environment, operators, force=arguments.force, invariants=arguments.invariants
+    )
+    broken = arguments.invariants and _say_invariants(arguments.record, quiet=arguments.quiet)
+    if not arguments.quiet and not temporary:
         print(f"torchport run: {in_place.summarize_recording(arguments.record)}", file=sys.stderr)
-    return tee.propagate_status(ended.status)
+    return tee.propagate_status(ended.status) or int(broken)
+
+
+def _say_invariants(recorded: Path, *, quiet: bool) -> bool:
+    """Whether invariants are broken; says which, and how far that word reaches."""
+    from torchport.compare.invariants import judge_invariants
+    from torchport.record.recording import Recording
+    from torchport.report import render_invariants
+    from torchport.report.terminal import use_color
+
+    result = judge_invariants(Recording.from_directory(recorded))
+    if result.findings or not quiet:
+        said = render_invariants(result, color=use_color(sys.stderr))
+        print(f"torchport run: invariants of training\n{said}", end="", file=sys.stderr)
+    return bool(result.findings)
 
 
 def _operators(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -32,13 +32,17 @@ def record_in_place(
     operators: Mapping[str, Any] | None = None,
     *,
     force: bool = False,
+    invariants: bool = False,
 ) -> Ended:
     """Run the command of `plan` in this folder with `environment`, and leave its recording in `plan.out`.
 
     `on` says on what: "cpu" (a CUDA script, the reference of a port), "cuda" or "npu"; `operators` what of its
-    operators is recorded (`record.operators.wanted`), None for nothing. The recording grows in OUT.unfinished and takes
-    the place of OUT when the command has ended, however it did. Raises TorchportError where OUT holds something else
-    than a recording, or one without `force` (it stays whole until the new one is), or another run writes there.
+    operators is recorded (`record.operators.wanted`), None for nothing; with `invariants`, `record.invariants`
+    watches the run.
+
+    The recording grows in OUT.unfinished and takes the place of OUT when the command has ended, however it did. Raises
+    TorchportError where OUT holds something else than a recording, or one without `force` (it stays whole until the new
+    one is), or another run writes there.
     """
     out = plan.out
     _refuse_other(out, force)
@@ -51,6 +55,7 @@ def record_in_place(
             pack=str(aside / recording.BATCHES),
             steps=plan.steps,
             operators=operators,
+            invariants=invariants,
         )
         command = plan.launch.command
         recording.begin_recording(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torchport.record.names import Names, list_parameters
-from torchport.record.norms import Norms, Samples
+from torchport.record.norms import Norms, Samples, to_local_tensor
 from torchport.record.part import Part
 from torchport.record.readings import Readings
 
@@ -39,7 +39,7 @@ class _Followed:
 
 
 class Quantities(Part):
-    """Writes the events `parameters` and `norms` with `write`.
+    """Writes the events `parameters`, `initial` and `norms` with `write`.
 
     `names` are those of the modules, `optimizers()` says how many optimizers were built so far: while there are none,
     backward passes and `autograd.grad` are what is measured. `name_device` gives the type of a parameter's device.
@@ -63,6 +63,7 @@ class Quantities(Part):
         self._followed: weakref.WeakKeyDictionary[Any, _Followed] = weakref.WeakKeyDictionary()
         self._places: dict[str, _Followed] = {}
         self._told: dict[int, tuple[list[str], list[int]]] = {}
+        self._begun: set[int] = set()  # optimizers
         self._passes = 0
         self._leaves: list[Any] = []
 
@@ -79,6 +80,7 @@ class Quantities(Part):
                 for index, tensor in enumerate(tensors)
             ]
             followed.sample = self._sample(tensors)
+            self._tell_initial(number, tensors)
         followed.gradients = None if closure else self._gradients(tensors)
 
     def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
@@ -92,6 +94,21 @@ class Quantities(Part):
         self._measure(
             followed, number, step, tensors, gradients, scale if hasattr(scale, "is_floating_point") else None
         )
+
+    def _tell_initial(self, number: int, tensors: Sequence[Any]) -> None:
+        """How large each parameter is before the first step, by which the parts of several ranks are put together."""
+        if number in self._begun:
+            return
+        self._begun.add(number)
+        with self._quietly():
+            norms = Norms(self._torch, tensors)
+            local = [to_local_tensor(self._torch, tensor) for tensor in tensors]
+        sizes = [0 if one is None else one.numel() for one in local]
+
+        def write(values: Sequence[Sequence[float]]) -> None:
+            self._write("initial", optimizer=number, norms=round_for_json(norms.assemble_norms(values)), sizes=sizes)
+
+        self._readings.schedule_write(norms.vectors, write)
 
     def begin_again(self) -> None:
         """Parameters were given other values between two steps: what the next step changes counts from these."""

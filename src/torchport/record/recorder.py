@@ -114,6 +114,7 @@ class Recorder:
         self.readings: Readings
         self.names: Names
         self.parts: list[Part] = []
+        self.rules: list[Any] = []  # of `invariants`
 
     @property
     def optimizers(self) -> int:
@@ -205,8 +206,8 @@ class Recorder:
             self._sites,
             self._called,
             inputs.record_inputs,
-            self.names.learn_module,
-            self._placed.record_call,
+            self._enter_call,
+            self._place_call,
             evaluations.record_call,
         )
         if self._make_equal is not None:
@@ -408,6 +409,16 @@ class Recorder:
         if groups != self._settings.get(number):
             self._settings[number] = groups
             self._write("settings", optimizer=number, step=self._updates, groups=groups)
+
+    def _enter_call(self, module: Any) -> None:
+        self.names.learn_module(module)
+        for rule in self.rules:
+            rule.on_call_begin(module)
+
+    def _place_call(self, site: str, module: Any) -> None:
+        self._placed.record_call(site, module)
+        for rule in self.rules:
+            rule.on_call(site, module)
 
     def _called(self, site: str, value: float, device: str, number: int) -> None:
         self._write(

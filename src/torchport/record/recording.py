@@ -27,6 +27,8 @@ those of the step before |
   | parameters | optimizer, step, names, sizes, devices: of its parameters, when they are others than in the step \
 before. Devices are types, in a reference the ones that modules were moved to; none for all together. Optimizer -1: \
 leaves of a backward pass, or results of `autograd.grad`, in a run without optimizers |
+  | initial | optimizer, norms, sizes: of each parameter, or the part of it that this process has, before the first \
+step |
   | norms | optimizer, step, gradient (of each parameter, as the update takes it; null where there is none), norm \
 (of a sample of each parameter), change (of that sample since the step before of this optimizer, or since before its \
 first). Null where there is nothing to measure: sparse, complex, without data, never measured before |
@@ -65,6 +67,8 @@ is whole in that file (`operators`); written once it is in its place |
   | seen | operators (name: calls), refused: what the NPU was asked to compute, and what of it the CPU could not in \
 its place (`on_cpu`) |
   | restored | step: the state that the reference had before this step was loaded |
+  | invariant | name, text, site, step: an invariant of training that does not hold (`invariants`) |
+  | watched | name, judged: an invariant, and how often it was there to be judged; at the end |
   | replica | checksum: of the parameters that the optimizers have at the end |
   | end | launches, elapsed: the process is about to end |
 
@@ -129,6 +133,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "step": {"device": str, "gradient": str, "launches": int | None, "seconds": int | float | None},
     "settings": {"optimizer": int, "step": int, "groups": list},
     "parameters": {"optimizer": int, "step": int, "names": list, "sizes": list},
+    "initial": {"optimizer": int, "norms": list, "sizes": list},
     "norms": {"optimizer": int, "step": int, "gradient": list, "norm": list, "change": list},
     "scaler": {"step": int, "scale": _NUMBER, "skipped": bool},
     "upload": {"site": str, "visit": int, "size": int, "checksum": str, "sum": _NUMBER, "norm": _NUMBER},
@@ -148,6 +153,8 @@ FIELDS: dict[str, dict[str, Any]] = {
     "npu": {"touched": str},
     "error": {"error": str, "path": str, "line": int},
     "stop": {"why": str, "steps": int},
+    "invariant": {"name": str, "text": str, "site": str, "step": int},
+    "watched": {"name": str, "judged": int},
     "operators": {"step": int, "file": str, "calls": int, "bytes": int, "lost": int},
     "seen": {"operators": dict, "refused": list},
     "dropped": {"file": str},

@@ -63,8 +63,8 @@ class Options:
     With `noise`, the number of a draw from 1 on, the weights that are loaded and what modules give are moved by one
     unit in the last place (`Noise`), or by the roundoff of the formats in `roundoffs` (by kind of layer, `roundoff`);
     with `faults` the run makes the mistakes of `Faults`. `states_out` or `states_in` is the folder of the states of
-    `States`, and `states_every` the steps from one to the next. `operators` is a `Wanted`, as JSON has it, for a run
-    whose operators are recorded.
+    `States`, and `states_every` the steps from one to the next. With `invariants`, the rules of `record.invariants`
+    watch the run. `operators` is a `Wanted`, as JSON has it, for a run whose operators are recorded.
     `on_cpu` are operators of the NPU that the CPU computes (`on_cpu`); None for a run that is not to be looked into.
     Nothing that a `discarded` run writes is kept.
     """
@@ -87,6 +87,7 @@ class Options:
     seed: int = 0
     steps: int | None = None
     operators: Mapping[str, Any] | None = None
+    invariants: bool = False
     on_cpu: Sequence[str] | None = None
     kind: str = ""
     enough: tuple[int, float] | None = None
@@ -198,6 +199,18 @@ class Session:
             elsewhere = OnCpu(torch, self._options.on_cpu, "npu", self._seen)
             elsewhere.install()
             self._recorder.parts.append(elsewhere)
+        if self._options.invariants:
+            from torchport.record.invariants import make_rules
+
+            recorder = self._recorder
+            recorder.rules = make_rules(
+                torch,
+                self._journal.write_event,
+                patches,
+                lambda: self._sites.find_user_line(4),
+                lambda parameter: recorder.names.find_name(parameter),
+            )
+            self._recorder.parts += self._recorder.rules
         self._recorder.parts.append(Surroundings(torch, self._journal.write_event))
         self._journal.write_event("environment", **snapshot.collect_environment(torch))
         # After torch_npu's own handler is registered, so before it ends the device.

@@ -2,6 +2,7 @@
 
 from torchport.report.comparison import render_comparison
 from torchport.report.diagnosis import render_diagnosis
+from torchport.report.invariants import render_invariants
 from torchport.report.operators import render_operators
 from torchport.report.port import render_compare, render_port
 from torchport.report.prediction import render_prediction
@@ -15,6 +16,7 @@ __all__ = [
     "render_comparison",
     "render_diagnosis",
     "render_findings",
+    "render_invariants",
     "render_operators",
     "render_port",
     "render_prediction",

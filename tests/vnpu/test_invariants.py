@@ -1,0 +1,522 @@
+"""Invariants of training: each mistake is named at its line, and what is meant is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+START = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def make(p=0.1):
+    return nn.Sequential(nn.Linear(8, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Dropout(p), nn.Linear(64, 4)).cuda()
+
+
+def loss(net):
+    return nn.functional.cross_entropy(net(torch.randn(16, 8).cuda()), torch.randint(0, 4, (16,)).cuda())
+
+
+def evaluate(net):
+    with torch.no_grad():
+        for _ in range(4):
+            net(torch.randn(16, 8).cuda())
+
+
+"""
+# Each function is one training with one mistake; its name is part of what is to be said of it.
+MISTAKES = """
+def nothing_cleared():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(5):
+        loss(net).backward()
+        optimizer.step()
+
+
+def closure_not_cleared():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+
+    def closure():
+        result = loss(net)
+        result.backward()
+        return result
+
+    for _ in range(5):
+        optimizer.step(closure)
+
+
+def built_before():
+    net = nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    net = nn.Sequential(nn.Linear(8, 4)).cuda()
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+
+
+def lost_in_bfloat16():
+    net = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 4)).cuda().bfloat16()
+    optimizer = torch.optim.SGD(net.parameters(), 1e-6)
+    for _ in range(6):
+        optimizer.zero_grad()
+        net(torch.randn(16, 8).cuda().bfloat16()).float().square().mean().backward()
+        optimizer.step()
+
+
+def one_stuck():
+    class Half(torch.optim.Optimizer):
+        @torch.no_grad()
+        def step(self, closure=None):
+            for one in self.param_groups[0]["params"][1:]:
+                one -= 0.05 * one.grad
+
+    net = make()
+    optimizer = Half(net.parameters(), {})
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+
+
+def dropped_in_evaluation():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 4)
+
+        def forward(self, x):
+            return nn.functional.dropout(self.linear(x), 0.3)
+
+    net = Net().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    optimizer.zero_grad()
+    loss(net).backward()
+    optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        for _ in range(4):
+            net(torch.randn(16, 8).cuda())
+
+
+def not_frozen():
+    class Backbone(nn.Sequential):
+        frozen_stages = 1
+
+        def train(self, mode=True):
+            super().train(mode)
+            self[0].requires_grad_(False)
+
+    net = Backbone(nn.Linear(8, 8), nn.Linear(8, 4)).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+
+
+def not_iterated():
+    generator, critic = nn.Linear(4, 8).cuda(), nn.utils.spectral_norm(nn.Linear(8, 1)).cuda().eval()
+    optimizer = torch.optim.SGD(generator.parameters(), 0.05)
+    for _ in range(4):
+        optimizer.zero_grad()
+        critic(generator(torch.randn(16, 4).cuda())).mean().backward()
+        optimizer.step()
+
+
+def train_forgotten():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for epoch in range(3):
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss(net).backward()
+            optimizer.step()
+        net.eval()
+        evaluate(net)
+
+
+def evaluated_in_training():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for epoch in range(2):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        evaluate(net)
+
+
+def clipped_scaled():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    scaler = torch.amp.GradScaler("cuda")
+    for _ in range(4):
+        optimizer.zero_grad()
+        scaler.scale(loss(net)).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def clipped_late():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+
+
+def clipped_nothing():
+    net = make()
+    parameters = (one for one in net.parameters())
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss(net).backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+
+
+def schedule_of_another():
+    net = make()
+    other = torch.optim.SGD(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(other, 2)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(15):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        schedule.step()
+
+
+def schedule_overwritten():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    for _ in range(8):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.3
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        schedule.step()
+
+
+def without_a_rate():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step // 100)
+    for _ in range(12):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+
+
+for mistake in [value for value in list(globals().values()) if getattr(value, "__module__", "") == "__main__"]:
+    if mistake not in (make, loss, evaluate):
+        mistake()
+"""
+SAID = {
+    "nothing_cleared": ("gradients are cleared", "optimizer 0 (SGD) steps with gradients that were"),
+    "closure_not_cleared": ("gradients are cleared", "optimizer 1 (SGD) steps with gradients that were"),
+    "built_before": ("the optimizer updates what the model computes with", "after the optimizer was built"),
+    "lost_in_bfloat16": ("weights move", "in bfloat16 an update below half a unit"),
+    "one_stuck": ("weights move", "have not changed in 8 steps, though they have gradients (0.weight)"),
+    "dropped_in_evaluation": ("dropout rests in evaluation", "F.dropout with p=0.3 and training=True"),
+    "not_frozen": ("stages that are to be frozen are frozen", "frozen_stages=1 and trains all"),
+    "not_iterated": ("spectral norms have iterated before they are used", "a Linear with spectral_norm that is in"),
+    "train_forgotten": ("evaluation and training have their modes", "nothing called train() again"),
+    "evaluated_in_training": ("evaluation and training have their modes", "3 times in a row in training mode"),
+    "clipped_scaled": ("gradients are clipped before the step", "unscale_() has to come first"),
+    "clipped_late": ("gradients are clipped before the step", "it runs after the step"),
+    "clipped_nothing": ("gradients are clipped before the step", "an iterator that was used up"),
+    "schedule_of_another": ("the learning rate follows its schedule", "has not stepped once"),
+    "schedule_overwritten": ("the learning rate follows its schedule", "steps with learning rate 0.3"),
+    "without_a_rate": ("the learning rate follows its schedule", "with a learning rate of 0 from the beginning"),
+}
+# Each resembles a mistake, and is meant.
+HEALTHY = """
+def cleared_by_hand():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    for _ in range(14):
+        for _ in range(2):
+            (loss(net) / 2).backward()
+        optimizer.step()
+        for one in net.parameters():
+            one.grad.zero_()
+
+
+def closures():
+    net = nn.Linear(8, 4).cuda()
+    for optimizer in torch.optim.LBFGS(net.parameters(), 0.1, 5), torch.optim.SGD(net.parameters(), 0.1):
+
+        def closure():
+            optimizer.zero_grad()
+            result = loss(net)
+            result.backward()
+            return result
+
+        for _ in range(5):
+            optimizer.step(closure)
+
+
+def two_optimizers():
+    one, two = make(), make()
+    optimizers = [torch.optim.Adam(net.parameters()) for net in (one, two)]
+    for step in range(6):
+        which = step % 2
+        optimizers[which].zero_grad()
+        loss((one, two)[which]).backward()
+        for net in (one, two):
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizers[which].step()
+
+
+def few_rows_of_a_table():
+    table = nn.Embedding(500, 8).cuda()
+    optimizer = torch.optim.SGD(table.parameters(), 0.1)
+    for _ in range(6):
+        optimizer.zero_grad()
+        table(torch.randint(100, 500, (4,)).cuda()).square().sum().backward()
+        optimizer.step()
+
+
+def warmed_up():
+    net = nn.Linear(8, 4).cuda().bfloat16()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 10.0 ** (step - 12) if step < 12 else 1.0)
+    for _ in range(14):
+        optimizer.zero_grad()
+        net(torch.randn(16, 8).cuda().bfloat16()).float().square().mean().backward()
+        optimizer.step()
+        schedule.step()
+
+
+def measured_norms():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        nn.utils.clip_grad_norm_(net.parameters(), float("inf"))
+
+
+def limit_scaled():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    scaler = torch.amp.GradScaler("cuda")
+    for _ in range(4):
+        optimizer.zero_grad()
+        scaler.scale(loss(net)).backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0 * scaler.get_scale())
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def fused_and_skipped():
+    net = make()
+    optimizer = torch.optim.AdamW(net.parameters(), 0.01, fused=True)
+    scaler = torch.amp.GradScaler("cuda", init_scale=2.0**126)
+    for _ in range(8):
+        optimizer.zero_grad()
+        scaler.scale(loss(net) * 1e4).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def evaluated_as_it_should():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for epoch in range(5):
+        net.train()
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        net.eval()
+        evaluate(net)
+
+
+def iterated():
+    for load in (False, True):
+        generator, critic = nn.Linear(4, 8).cuda(), nn.utils.spectral_norm(nn.Linear(8, 1)).cuda()
+        with torch.no_grad():
+            critic.load_state_dict(critic.state_dict()) if load else critic(torch.randn(2, 8).cuda())
+        critic.eval()
+        optimizer = torch.optim.SGD(generator.parameters(), 0.05)
+        for _ in range(4):
+            optimizer.zero_grad()
+            critic(generator(torch.randn(16, 4).cuda())).mean().backward()
+            optimizer.step()
+
+
+def taught():
+    teacher, student = make(), make()
+    for net, steps in ((teacher, 2), (student, 5)):
+        optimizer = torch.optim.SGD(net.parameters(), 0.05)
+        for _ in range(steps):
+            x = torch.randn(16, 8).cuda()
+            optimizer.zero_grad()
+            given = teacher(x).detach() if net is student else torch.zeros(16, 4).cuda()
+            (net(x) - given).square().mean().backward()
+            optimizer.step()
+        net.eval()
+        evaluate(net)
+
+
+def averaged():
+    net = make(0.0)
+    average = torch.optim.swa_utils.AveragedModel(net)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        average.update_parameters(net)
+    loss(average).backward()
+    torch.optim.swa_utils.update_bn([torch.randn(16, 8).cuda() for _ in range(5)], average)
+
+
+def warmed_up_by_hand_then_scheduled():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    for epoch in range(3):
+        for step in range(6):
+            if epoch == 0:
+                optimizer.param_groups[0]["lr"] = 0.1 * (step + 1) / 6
+            optimizer.zero_grad()
+            loss(net).backward()
+            optimizer.step()
+        schedule.step()
+
+
+def chained():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    rates = torch.optim.lr_scheduler
+    schedule = rates.SequentialLR(
+        optimizer, [rates.ConstantLR(optimizer, 0.1, 3), rates.CosineAnnealingLR(optimizer, 9)], [3]
+    )
+    for _ in range(12):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+        schedule.step()
+
+
+for training in [value for value in list(globals().values()) if getattr(value, "__module__", "") == "__main__"]:
+    if training not in (make, loss, evaluate):
+        training()
+print("done")
+"""
+
+
+def run(folder, *words):
+    environment = {**os.environ, "COLUMNS": "300"}
+    return subprocess.run(
+        [sys.executable, "-m", "torchport", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def list_lines(script):
+    """The function to which each line of a script belongs."""
+    function, found = "", {}
+    for number, line in enumerate(script.splitlines(), 1):
+        if line.startswith("def "):
+            function = line.removeprefix("def ").partition("(")[0]
+        found[number] = function
+    return found
+
+
+def test_each_mistake_is_named_at_its_line(tmp_path):
+    script = START + MISTAKES
+    (tmp_path / "train.py").write_text(script)
+    ended = run(tmp_path, "run", "--invariants", "--record", "rec", "--level", "none", "train.py")
+    assert ended.returncode == 1, ended.stderr
+    assert "TP368" in ended.stderr
+    listed = run(tmp_path, "record", "invariants", "rec", "--json")
+    assert listed.returncode == 1
+    lines = list_lines(script)
+    found = [
+        (lines[finding["location"]["line"]], finding["message"]) for finding in json.loads(listed.stdout)["findings"]
+    ]
+    for function, (name, part) in SAID.items():
+        said = [(where, message) for where, message in found if part in message]
+        assert len(said) == 1, (function, found)
+        ((where, message),) = said
+        assert where in (function, "loss", "evaluate")  # those two are called by all
+        assert message.startswith(f"{name}: ")
+        found.remove((where, message))
+    assert not found
+
+
+def test_what_is_meant_is_no_mistake(tmp_path):
+    (tmp_path / "train.py").write_text(START + HEALTHY)
+    ended = run(tmp_path, "run", "--invariants", "train.py")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "done\n"
+    assert "no invariant of training is broken as far as it was judged" in ended.stderr
+    assert "tied weights are one tensor" in " ".join(ended.stderr.partition("not met in this run: ")[2].split())
+
+
+def test_a_scripts_own_status_comes_first(tmp_path):
+    (tmp_path / "train.py").write_text(START + "raise SystemExit(5)\n")
+    ended = run(tmp_path, "run", "--invariants", "train.py")
+    assert ended.returncode == 5
+    assert "nothing was judged" in ended.stderr
+
+
+def test_tied_weights_are_looked_at(tmp_path):
+    script = """
+    import torch
+    from torch import nn
+
+
+    class Language(nn.Module):
+        _tied_weights_keys = ["head.weight"]
+
+        def __init__(self, parted):
+            super().__init__()
+            self.config = type("Config", (), {"tie_word_embeddings": True})()
+            self.table, self.head = nn.Embedding(16, 8), nn.Linear(8, 16, bias=False)
+            self.head.weight = nn.Parameter(self.table.weight.detach().clone()) if parted else self.table.weight
+
+        def get_input_embeddings(self):
+            return self.table
+
+        def get_output_embeddings(self):
+            return self.head
+
+        def forward(self, words):
+            return self.head(self.table(words))
+
+
+    for kind in (Language, type("Parted", (Language,), {})):
+        net = kind(kind is not Language).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        words = torch.arange(16).cuda()
+        nn.functional.cross_entropy(net(words), words).backward()
+        optimizer.step()
+    """
+    (tmp_path / "train.py").write_text(textwrap.dedent(script))
+    ended = run(tmp_path, "run", "-q", "--invariants", "train.py")
+    assert ended.returncode == 1, ended.stderr
+    assert "Parted says that its input and output embeddings are tied" in ended.stderr
+    assert ended.stderr.count("TP368") == 1
