@@ -1,6 +1,7 @@
 """What `make accuracy` stored last: every fault named, nothing that is whole called wrong."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,21 @@ def test_nothing_is_named_where_nothing_is_wrong(name):
     assert (row["wrong"], row["causes"]) == ([], [])
     assert row["judged"] > 30
     assert row["share"] >= 0.95
+
+
+ACCURACY = Path(__file__).parents[1] / "accuracy"
+PUBLISHED = json.loads((ACCURACY / "published.json").read_text())
+FAULTS = {row["name"]: row for row in tomllib.loads((ACCURACY / "published.toml").read_text())["fault"]}
+
+
+def test_published_faults_are_named_but_for_some():
+    assert PUBLISHED.keys() == FAULTS.keys()
+    named = [name for name, row in PUBLISHED.items() if row["named"]]
+    assert len(named) >= 0.85 * len(FAULTS)
+    assert set(named).isdisjoint(name for name, row in FAULTS.items() if "missed" in row)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_healthy_twin_is_not_accused(name):
+    assert PUBLISHED[name]["healthy"] == []
+    assert (ACCURACY / "published" / FAULTS[name]["program"]).is_file()

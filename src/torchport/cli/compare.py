@@ -5,6 +5,7 @@ examples:
   torchport compare A B --json > comparison.json
   torchport compare A B --tolerance 1e-3
   torchport compare base/ npu/ -o report.html --csv operators.csv     both recorded with --level tensor
+  torchport compare one many                                          one device against the ranks of a distributed run
   torchport compare gpu.h5 npu.h5 --csv results.csv                   two files of torch.utils.dumper
   torchport compare --model package.net:factory                       each module of a model by itself, on the NPU
 
@@ -15,6 +16,9 @@ and it is not known which faults would be noticed.
 
 Where both have operators (`torchport run --record DIR --level tensor`), the operator that is wrong first is named: each
 of B's is computed again in float64 from its own inputs, which needs torch; all else needs none.
+
+Of one process and of several, the ranks are put together to one device: each gradient in its whole, and the loss
+(docs/invariants.md). `torchport run --record C --control-of A` makes a control of such a run.
 
 With --model nothing was recorded: FACTORY is called, which gives a module and a tuple of its inputs, and each module in
 it is run by itself on the device (--device), forward and backward, in train and in eval mode, and held against float64.
@@ -39,6 +43,7 @@ from typing import TYPE_CHECKING
 
 from torchport.cli import UNDECIDED
 from torchport.compare import compare_recordings
+from torchport.compare.assembly import assemble_ranks, can_assemble
 from torchport.errors import TorchportError
 from torchport.findings import write_atomically
 from torchport.record.recording import Recording
@@ -98,14 +103,31 @@ def run_command(arguments: argparse.Namespace) -> int:
         return _dumper_files(arguments)
     reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
     control = Recording.from_directory(arguments.control) if arguments.control else None
+    assembly = None
+    if can_assemble(reference, port):
+        backwards = len(reference.trained) > 1
+        assembly = assemble_ranks(*((port, reference) if backwards else (reference, port)))
+        reference, port = (assembly.many, assembly.one) if backwards else (assembly.one, assembly.many)
+        control = assembly.fit_control(control) if control and not backwards else None
     judged: Culprit | None = None
+    unjudged: list[str] = []
 
     def find_culprit(parted: int | None) -> Culprit | None:
         nonlocal judged
-        judged = _find_culprit(arguments, parted)
+        try:
+            judged = _find_culprit(arguments, parted)
+        except TorchportError as error:
+            if assembly is None:
+                raise
+            unjudged.append(f"operators: {error}")
         return judged
 
-    result = compare_recordings(reference, port, control=control, given=arguments.tolerance, find_culprit=find_culprit)
+    result = compare_recordings(
+        reference, port, control=control, given=arguments.tolerance, find_culprit=find_culprit, assembly=assembly
+    )
+    if unjudged:
+        data = dataclasses.replace(result.data, unchecked=(*result.data.unchecked, *unjudged))
+        result = dataclasses.replace(result, data=data)
     if arguments.csv:
         if judged is None or judged.replay is None:
             raise TorchportError(
@@ -133,12 +155,12 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 def _dumper_files(arguments: argparse.Namespace) -> int:
     """The results in two files of torch.utils.dumper."""
-    for name in ("control", "again", "rank", "step", "tolerance", "html", "tensors", "sarif"):
-        if getattr(arguments, name) is not None:
-            raise TorchportError(
-                f"--{name} is of no use for two files of torch.utils.dumper",
-                hint="--json prints the results for a program, --csv stores them.",
-            )
+    _refuse(
+        arguments,
+        ("control", "again", "rank", "step", "tolerance", "html", "tensors", "sarif"),
+        "for two files of torch.utils.dumper",
+        "--json prints the results for a program, --csv stores them.",
+    )
     from torchport.compare.dumper_files import compare_dumper_files  # needs numpy and h5py
     from torchport.report.dumper_files import render_dumper_files
 
@@ -158,14 +180,22 @@ def _dumper_files(arguments: argparse.Namespace) -> int:
     return int(bool(found.wrong)) if found.judged else UNDECIDED
 
 
+def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], where: str, hint: str) -> None:
+    """Raises TorchportError for the first of these options that was given."""
+    for name in names:
+        if getattr(arguments, name) is not None:
+            word = "a recording" if name == "reference" else f"--{name}"
+            raise TorchportError(f"{word} is of no use {where}", hint=hint)
+
+
 def _modules(arguments: argparse.Namespace) -> int:
     """The table of a model's modules."""
-    for name in ("reference", "control", "again", "rank", "step", "tolerance", "html", "csv", "tensors", "sarif"):
-        if getattr(arguments, name) is not None:
-            raise TorchportError(
-                f"{'a recording' if name == 'reference' else f'--{name}'} is of no use beside --model",
-                hint="--json prints the table for a program.",
-            )
+    _refuse(
+        arguments,
+        ("reference", "control", "again", "rank", "step", "tolerance", "html", "csv", "tensors", "sarif"),
+        "beside --model",
+        "--json prints the table for a program.",
+    )
     from torchport import vnpu
     from torchport.compare.module_table import tabulate_modules
     from torchport.report.modules import render_modules

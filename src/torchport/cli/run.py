@@ -99,6 +99,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on-full", choices=("stop", "drop"), help="a full disk stops the run (default), or the recording alone"
     )
     recorded.add_argument("--force", action="store_true", help="replace the recording that DIR holds")
+    recorded.add_argument(
+        "--control-of",
+        type=Path,
+        metavar="DIR",
+        help="with noise in the last place of what DIR has recorded: the yardstick of `compare --control`",
+    )
     recorded.add_argument("--steps", type=_positive, metavar="N", help="end a recorded run after N steps")
     several = parser.add_argument_group("several processes, one per NPU")
     several.add_argument(
@@ -122,7 +128,7 @@ def run_command(arguments: argparse.Namespace) -> int:
             "--json has nothing to print: stdout is the script's own",
             hint="--audit FILE writes what was done to each call, as JSON lines.",
         )
-    for name in ("on", "steps", "level", "filter", "keep_last", "max_bytes", "on_full", "force"):
+    for name in ("on", "steps", "level", "filter", "keep_last", "max_bytes", "on_full", "force", "control_of"):
         taken = arguments.record is not None or (arguments.invariants and name in ("on", "steps"))
         if not taken and getattr(arguments, name):
             raise TorchportError(
@@ -148,6 +154,7 @@ def _become(launch: Launch, environment: dict[str, str]) -> NoReturn:
 
 def _record(arguments: argparse.Namespace, launch: Launch, *, temporary: bool = False) -> int:
     from torchport.port import Plan, in_place, tee  # here, as below: most runs need nothing of it
+    from torchport.record.recording import Recording
 
     on = arguments.on or ("cuda" if in_place.has_cuda() else "npu")
     if on == "cuda" and not in_place.has_cuda():
@@ -155,11 +162,19 @@ def _record(arguments: argparse.Namespace, launch: Launch, *, temporary: bool = 
             "--on cuda: this machine has no GPU, or the torch of this environment is not built for CUDA",
             hint="--on cpu records the script on the CPU, which answers as CUDA devices.",
         )
+    if arguments.control_of is not None:
+        Recording.from_directory(arguments.control_of)  # raises where it is none
     operators = _operators(arguments)
     environment = _on_npu(arguments, launch) if on == "npu" else _original(arguments, launch, on)
     plan = Plan(launch, arguments.record.absolute(), Path.cwd(), steps=arguments.steps)
     ended = in_place.record_in_place(
-        plan, on, environment, operators, force=arguments.force, invariants=arguments.invariants
+        plan,
+        on,
+        environment,
+        operators,
+        force=arguments.force,
+        invariants=arguments.invariants,
+        control_of=arguments.control_of,
     )
     broken = arguments.invariants and _say_invariants(arguments.record, quiet=arguments.quiet)
     if not arguments.quiet and not temporary:

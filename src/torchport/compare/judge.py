@@ -54,6 +54,7 @@ from torchport.results.comparison import (
 )
 
 if TYPE_CHECKING:
+    from torchport.compare.assembly import Assembly
     from torchport.compare.culprit import Culprit  # which needs numpy
 
 # The loosest precision that the reference used decides; float32 where none is recorded.
@@ -81,6 +82,7 @@ def compare_recordings(
     forced: Forced | None = None,
     given: float | None = None,
     find_culprit: Callable[[int | None], Culprit | None] | None = None,
+    assembly: Assembly | None = None,
 ) -> Result[Comparison]:
     """Judge `port` against `reference`; with `on_npu` the second has to have run on an NPU.
 
@@ -89,6 +91,7 @@ def compare_recordings(
     TP349 asks for, or because one draw of noise may have missed what rounding does now and then. `forced` is compared
     if the training is chaotic (`Yardstick.chaotic`). `given` is a relative tolerance for all quantities. `find_culprit`
     judges the operators of both, if they were recorded, given the step in which the runs part: its findings come first.
+    With `assembly` the two are its recordings, of one device and of several ranks put together.
 
     The method of the comparison is STEPWISE, STATISTICALLY if the runs draw random numbers of their own, or MIXED if
     only the first steps are compared one by one.
@@ -138,13 +141,17 @@ def compare_recordings(
         *(controls.report_unnoticed_faults(table.rows) if reference.steps and port.steps else ()),
         *(() if chance else reach.report_short_reach(far, steps)),
     ]
-    operators = find_culprit(find_parting_step(findings)) if find_culprit else None
+    parted = find_parting_step(findings)
+    operators = find_culprit(parted) if find_culprit else None
     findings = [
         *surroundings.report_surroundings(reference, port),
         *(operators.findings if operators else ()),
+        *((*assembly.findings, *assembly.explain_parting(parted)) if assembly else ()),
         *findings,
     ]
     grounds = _grounds(far, kind, tolerance, given, chaotic, apart, table)
+    if assembly:
+        grounds = f"{assembly.note}; {grounds}"
     verdict = Verdict.from_findings(findings, grounds)
     data = Comparison(
         verdict=str(verdict.word),
@@ -173,6 +180,7 @@ def compare_recordings(
         unchecked=(
             *_unchecked(far, judged, metrics, table, chance, start.list_drawn(control)),
             *(operators.list_unchecked() if operators else ()),
+            *(assembly.unchecked if assembly else ()),
         ),
     )
     return Result("compare", tuple(findings), data)

@@ -33,12 +33,14 @@ def record_in_place(
     *,
     force: bool = False,
     invariants: bool = False,
+    control_of: Path | None = None,
 ) -> Ended:
     """Run the command of `plan` in this folder with `environment`, and leave its recording in `plan.out`.
 
     `on` says on what: "cpu" (a CUDA script, the reference of a port), "cuda" or "npu"; `operators` what of its
     operators is recorded (`record.operators.wanted`), None for nothing; with `invariants`, `record.invariants`
-    watches the run.
+    watches the run. With `control_of`, a recording of the same run, this one is its control: it begins with those
+    weights, and they and what modules give are moved by rounding noise.
 
     The recording grows in OUT.unfinished and takes the place of OUT when the command has ended, however it did. Raises
     TorchportError where OUT holds something else than a recording, or one without `force` (it stays whole until the new
@@ -51,7 +53,9 @@ def record_in_place(
             str(aside),
             side=SIDES[on],
             roots=[str(place) for place in plan.list_viewed_folders()],
-            save=str(aside / recording.WEIGHTS),
+            save="" if control_of else str(aside / recording.WEIGHTS),
+            load=str(control_of.absolute() / recording.WEIGHTS) if control_of else "",
+            noise=int(control_of is not None),
             pack=str(aside / recording.BATCHES),
             steps=plan.steps,
             operators=operators,
