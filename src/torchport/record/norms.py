@@ -44,12 +44,14 @@ class Norms:
 
 
 class Samples:
-    """At most `most` elements of each of `tensors`, copied: a row for each tensor, filled up with zeros."""
+    """At most `most` elements of each of `tensors`, copied: a row for each tensor, filled up with zeros, for which
+    the rows of `before` are asked."""
 
-    def __init__(self, torch: Any, tensors: Sequence[Any], most: int) -> None:
+    def __init__(self, torch: Any, tensors: Sequence[Any], most: int, before: Samples | None = None) -> None:
         self._torch = torch
         self._count = len(tensors)
-        self._groups: dict[Any, tuple[list[int], Any]] = {}
+        # By device and dtype: the places of the tensors, what their rows are filled up with, and the rows.
+        self._groups: dict[Any, tuple[list[int], list[Any], Any]] = {}
         found: dict[Any, tuple[list[int], list[Any]]] = {}
         for index, tensor in enumerate(tensors):
             tensor = to_local_tensor(torch, tensor)
@@ -57,42 +59,48 @@ class Samples:
                 indexes, pieces = found.setdefault((tensor.device, tensor.dtype), ([], []))
                 indexes.append(index)
                 pieces.append(sample_elements(torch, tensor, most))
-        for (device, dtype), (indexes, pieces) in found.items():
-            width = max(piece.numel() for piece in pieces)
-            zeros = torch.zeros(width, dtype=dtype, device=device)
-            filled = [part for piece in pieces for part in (piece, zeros[piece.numel() :])]
+        for key, (indexes, pieces) in found.items():
+            sizes = [piece.numel() for piece in pieces]
+            width = max(sizes)
+            known = before._groups.get(key) if before is not None else None
+            if known is not None and [width - one.numel() for one in known[1]] == sizes:
+                filling = known[1]
+            else:
+                zeros = torch.zeros(width, dtype=key[1], device=key[0])
+                filling = [zeros[size:] for size in sizes]
+            filled = [part for pair in zip(pieces, filling, strict=True) for part in pair]
             rows = torch.cat(filled).view(len(pieces), width)
-            self._groups[device, dtype] = indexes, rows.float() if dtype.itemsize == 2 else rows
+            self._groups[key] = indexes, filling, rows.float() if key[1].itemsize == 2 else rows
 
-    def compute_norms(self) -> RowNorms:
-        """The norm of each row."""
-        return RowNorms(self._torch, self._count, [(indexes, rows) for indexes, rows in self._groups.values()])
-
-    def compute_change_norms(self, before: Samples) -> RowNorms:
-        """The norm of each row's difference to that of `before`; None where that has no such row."""
+    def measure(self, before: Samples | None) -> SampleNorms:
+        """The norm of each sample, and of its difference to that of `before`, by one operator for all."""
         groups = []
-        for key, (indexes, rows) in self._groups.items():
-            known = before._groups.get(key)
-            if known is not None and known[0] == indexes and known[1].shape == rows.shape:
-                groups.append((indexes, rows - known[1]))
-        return RowNorms(self._torch, self._count, groups)
+        for key, (indexes, _, rows) in self._groups.items():
+            known = before._groups.get(key) if before is not None else None
+            if known is not None and known[0] == indexes and known[2].shape == rows.shape:
+                rows = self._torch.cat([rows, rows - known[2]])
+            groups.append((indexes, self._torch.linalg.vector_norm(_narrow(rows), dim=1)))
+        return SampleNorms(self._count, groups)
 
 
-class RowNorms:
-    """The norms of rows, to be read as those of `Norms`."""
+class SampleNorms:
+    """The norms of samples and of their changes; `vectors` are to be read."""
 
-    def __init__(self, torch: Any, count: int, groups: Sequence[tuple[list[int], Any]]) -> None:
+    def __init__(self, count: int, groups: Sequence[tuple[list[int], Any]]) -> None:
         self._count = count
         self._owners = [indexes for indexes, _ in groups]
-        self.vectors = [torch.linalg.vector_norm(_narrow(rows), dim=1) for _, rows in groups]
+        self.vectors = [norms for _, norms in groups]
 
-    def assemble_norms(self, values: Iterable[Sequence[float]]) -> list[float | None]:
-        """One for each tensor, None where there was no row for it."""
-        found: list[float | None] = [None] * self._count
+    def assemble_norms(self, values: Iterable[Sequence[float]]) -> tuple[list[float | None], list[float | None]]:
+        """The norms and the changes, one for each tensor; None where there was no sample, or none before."""
+        norms: list[float | None] = [None] * self._count
+        changes: list[float | None] = [None] * self._count
         for owners, read in zip(self._owners, values, strict=True):
-            for owner, value in zip(owners, read, strict=True):
-                found[owner] = value
-        return found
+            for owner, value in zip(owners, read, strict=False):
+                norms[owner] = value
+            for owner, value in zip(owners, read[len(owners) :], strict=False):
+                changes[owner] = value
+        return norms, changes
 
 
 def sample_elements(torch: Any, tensor: Any, most: int) -> Any:

@@ -163,21 +163,18 @@ class Quantities(Part):
     def _measure(
         self, followed: _Followed, number: int, step: int, tensors: Sequence[Any], gradients: Norms, scale: Any
     ) -> None:
-        before, followed.sample = followed.sample, self._sample(tensors)
+        before, followed.sample = followed.sample, self._sample(tensors, followed.sample)
         with self._quietly():
-            norms = followed.sample.compute_norms()
-            changes = followed.sample.compute_change_norms(before) if before is not None else None
-        vectors = [*gradients.vectors, *norms.vectors, *(changes.vectors if changes else ())]
-        first, second = len(gradients.vectors), len(gradients.vectors) + len(norms.vectors)
-        third = len(vectors)
+            samples = followed.sample.measure(before)
+        vectors = [*gradients.vectors, *samples.vectors]
+        first, second = len(gradients.vectors), len(vectors)
         if scale is not None:
             vectors.append(scale.detach().clone())
 
         def write(values: list[list[float]]) -> None:
             factor = values[-1][0] if scale is not None else 1.0
             gradient = [None if one is None else one / factor for one in gradients.assemble_norms(values[:first])]
-            norm = norms.assemble_norms(values[first:second])
-            change = changes.assemble_norms(values[second:third]) if changes else [None] * len(tensors)
+            norm, change = samples.assemble_norms(values[first:second])
             if step >= DETAILED:
                 gradient, norm, change = [_total(gradient)], [_total(norm)], [_total(change)]
             self._norms(number, step, gradient, norm, change)
@@ -217,9 +214,9 @@ class Quantities(Part):
         with self._quietly():
             return Norms(self._torch, [tensor.grad for tensor in tensors])
 
-    def _sample(self, tensors: Sequence[Any]) -> Samples:
+    def _sample(self, tensors: Sequence[Any], before: Samples | None = None) -> Samples:
         with self._quietly():
-            return Samples(self._torch, tensors, SAMPLE)
+            return Samples(self._torch, tensors, SAMPLE, before)
 
     def _quietly(self) -> Any:
         return suspend_tracking(self._torch)

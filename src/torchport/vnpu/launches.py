@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 
 # The SONAME of the virtual NPU's machine: a library that is loaded is found by it, one that is not stays out.
 _LIBRARY = "libvnpu.so"
 _FUNCTION = "vnpuLaunches"
+_count: Callable[[], int] | None = None  # once the library is loaded
 
 
 def launches() -> int | None:
@@ -24,6 +26,14 @@ def launches() -> int | None:
     None on hardware with CANN, and where no virtual NPU is loaded (torch_npu was not imported, or not yet). Loads
     nothing.
     """
+    count = _find_count()
+    return None if count is None else int(count())
+
+
+def _find_count() -> Callable[[], int] | None:
+    global _count  # asked twice a step, and looking it up takes 0.1 ms
+    if _count is not None:
+        return _count
     try:
         library = ctypes.CDLL(_LIBRARY, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
@@ -34,4 +44,5 @@ def launches() -> int | None:
         return None  # a build from before there was a count
     function.restype = ctypes.c_uint64
     function.argtypes = ()
-    return int(function())
+    _count = function
+    return _count
