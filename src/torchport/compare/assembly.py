@@ -14,6 +14,7 @@ from typing import Any
 
 from torchport.compare.conditions import open_finding
 from torchport.compare.disagreement import explain_parting, find_disagreement, find_other_starts, get_bound
+from torchport.compare.reach import name_some
 from torchport.compare.shards import Held, Number, find_layouts, list_held
 from torchport.compare.whole import Whole, put_together
 from torchport.findings import Finding
@@ -22,7 +23,6 @@ from torchport.record.recording import Process, Recording
 
 OPEN = "TP370"
 FIRST_LOSS = 1e-3  # relative, of the first step: how the losses of the ranks are put together
-SHOWN = 3
 KEPT = frozenset(
     ("process", "seed", "random", "torch", "precision", "settings", "scaler", "error", "stop", "end", "note")
 )
@@ -157,8 +157,8 @@ def _list_unchecked(theirs: Mapping[str, Held], pairs: Sequence[Whole], losses: 
     known = {pair.name for pair in pairs}
     left = [name for name in theirs if name not in known]
     if left:
-        shown = ", ".join(left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
-        yield f"{len(left)} of {len(theirs)} parameters, of which the ranks' parts do not make up the whole ({shown})"
+        some = name_some(left)
+        yield f"{len(left)} of {len(theirs)} parameters, of which the ranks' parts do not make up the whole ({some})"
     if losses is None:
         yield "losses: no way to put the ranks' together (each, mean, sum) gives the one device's in the first step"
     if any(not pair.layout.is_whole and pair.layout.whole.size > SAMPLE for pair in pairs):

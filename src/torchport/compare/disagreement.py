@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from torchport.compare.conditions import error_finding
+from torchport.compare.reach import name_some
 from torchport.compare.series import LEAST_SHARE
 from torchport.compare.shards import Held, Number
 from torchport.compare.whole import Whole
@@ -17,7 +18,7 @@ CODE, START = "TP369", "TP305"
 APART = {"float16": 1e-2, "bfloat16": 3e-2}  # copies of a gradient, relative
 APART_FLOAT32 = 1e-3
 ONE_FACTOR = 1e-2  # relative: of several gradients
-SHOWN = 3
+SHOWN = 4  # ranks
 HINT = "Look at how gradients are reduced over the ranks, at what divides them and the loss, and at clipping."
 
 
@@ -52,7 +53,7 @@ def find_disagreement(pairs: Sequence[Whole], bound: float) -> Iterator[Finding]
     if not found:
         return
     step, name, copies = min(found, key=lambda row: row[0])
-    values = ", ".join(f"{value or 0:.6g} on rank {rank}" for rank, value in list(copies.items())[: SHOWN + 1])
+    values = ", ".join(f"{value or 0:.6g} on rank {rank}" for rank, value in list(copies.items())[:SHOWN])
     others = sum(row[0] == step for row in found) - 1
     also = f", and of {others} more parameters" if others else ""
     yield error_finding(
@@ -91,7 +92,7 @@ def explain_parting(pairs: Sequence[Whole], ranks: int, step: int | None) -> Ite
     if not others:
         return
     factor = statistics.median(factor for _, factor in others)
-    names = ", ".join(pair.name for pair, _ in others[:SHOWN]) + (", ..." if len(others) > SHOWN else "")
+    names = name_some([pair.name for pair, _ in others])
     which = "all" if len(others) == len(rows) else f"{len(others)} of {len(rows)}"
     if all(abs(one - factor) <= ONE_FACTOR * factor for _, one in others):
         text = (

@@ -90,6 +90,8 @@ def find_overwritten(recorded: Operators, ranks: Iterable[int] | None = None) ->
             continue
         for step_number in process.steps:
             with process.step(step_number) as step:
+                if not step.about.get("checked"):  # by no step of this process: its inputs were not looked at again
+                    break
                 for one in _read_step(step, step_number, rank):
                     owner = one.owner or one.seen
                     key = (rank, owner.operator, owner.module, owner.source)

@@ -99,7 +99,7 @@ def list_unchecked(reach: Reach, both: Sequence[Compared]) -> Iterator[str]:
         steps = sorted({pair.reference.at[place] for _, pair in rare for place in pair.rare})
         names = list(dict.fromkeys(name for name, _ in rare))
         yield (
-            f"faults below {100 * RARE:g} % that are in steps {format_ranges(steps)} alone ({_name_some(names)}: they "
+            f"faults below {100 * RARE:g} % that are in steps {format_ranges(steps)} alone ({name_some(names)}: they "
             "differ there as they do where rounding moves a value across a threshold, such as that of a ReLU)"
         )
     rounded = [
@@ -109,10 +109,11 @@ def list_unchecked(reach: Reach, both: Sequence[Compared]) -> Iterator[str]:
         if pair.noise and ROUNDING_ALONE < pair.noise[0] < math.inf
     ]
     if rounded:
-        yield f"the gradients of {_name_some(rounded)} (they are rounding alone)"
+        yield f"the gradients of {name_some(rounded)} (they are rounding alone)"
 
 
-def _name_some(names: Sequence[str]) -> str:
+def name_some(names: Sequence[str]) -> str:
+    """ "conv1.weight, fc.bias and 3 more"."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"
 
