@@ -10,14 +10,14 @@ import pytest
 import recordings
 
 from torchport.cli import main
-from torchport.compare.invariants import DATA, NUMBERS, REPLICAS, judge_invariants
+from torchport.compare.invariants import DATA, NUMBERS, RATES, REPLICAS, judge_invariants
 from torchport.record.invariants import RULES
 from torchport.report import render_invariants
 
 NAMES = ["norm.weight", "bias.weight", "shard.weight"]
 
 
-def rank(norms, norms_before=(8.0, 3.0, 1.0), batches=(), replica=None, values=(1.0, 0.5, 0.25), local=8):
+def rank(norms, norms_before=(8.0, 3.0, 1.0), batches=(), replica=False, values=(1.0, 0.5, 0.25), local=8):
     """The events of one rank: `norms` by step and parameter, `batches` by place and visit."""
     yield {"kind": "parameters", "optimizer": 0, "step": 0, "names": NAMES, "sizes": [8, 8, 8]}
     yield {"kind": "initial", "optimizer": 0, "norms": list(norms_before), "sizes": [8, 8, local]}
@@ -28,8 +28,8 @@ def rank(norms, norms_before=(8.0, 3.0, 1.0), batches=(), replica=None, values=(
     for step, row in enumerate(norms):
         yield {"kind": "norms", "optimizer": 0, "step": step, "gradient": row, "norm": row, "change": row}
     yield from recordings.losses(values)
-    if replica is not None:
-        yield {"kind": "replica", "number": 0, "checksum": replica}
+    if replica:
+        yield {"kind": "replicated", "module": "Net"}
 
 
 def write(folder, *ranks):
@@ -72,6 +72,12 @@ def test_replicas_that_part_together_after_some_steps_are_named(tmp_path):
     )
 
 
+def test_replicas_that_part_at_once_are_named_where_they_are_wrapped(tmp_path):
+    ranks = [rank([[value, value, value]], replica=True) for value in (1.0, 1.1)]
+    (message,) = say(tmp_path, *ranks)
+    assert "and not from step 0 on, as all others: the gradients are not reduced" in message
+
+
 @pytest.mark.parametrize(("rates", "named"), [([0.1], True), ([0.0], False), ([0.1, 0.2, 0.3, 0.4, 0.5], False)])
 def test_an_optimizer_that_changes_nothing_is_named(tmp_path, rates, named):
     def run():
@@ -95,24 +101,42 @@ def test_parts_that_begin_alike_are_no_replicas(tmp_path):
 
 def test_the_same_batches_on_all_ranks_are_named(tmp_path):
     same = {"train.py:9": [1, 2, 3, 4]}
-    (message,) = say(tmp_path, *(rank([[1.0, 2.0, 5.0]], batches=same, replica=7) for _ in range(2)))
+    (message,) = say(tmp_path, *(rank([[1.0, 2.0, 5.0]], batches=same, replica=True) for _ in range(2)))
     assert message.startswith("ranks see different data: all 2 ranks have the same batch at each of 4 visits")
 
 
 @pytest.mark.parametrize(
     ("first", "second", "replica"),
     [
-        ({"train.py:9": [1, 2, 3]}, {"train.py:9": [4, 5, 6]}, 7),
-        ({"train.py:9": [1, 1, 1]}, {"train.py:9": [1, 1, 1]}, 7),  # a constant
-        ({"a.py:9": [1, 2, 3], "a.py:8": [1, 2, 3]}, {"a.py:9": [1, 2, 3], "a.py:8": [4, 5, 6]}, 7),  # of each step
-        ({"train.py:9": [1, 2]}, {"train.py:9": [1, 2]}, 7),  # too few
-        ({"train.py:9": [0, 0, 0]}, {"train.py:9": [0, 0, 0]}, 7),  # on the device already
-        ({"train.py:9": [1, 2, 3]}, {"train.py:9": [1, 2, 3]}, None),  # tensor parallel: no replica
+        ({"train.py:9": [1, 2, 3]}, {"train.py:9": [4, 5, 6]}, True),
+        ({"train.py:9": [1, 1, 1]}, {"train.py:9": [1, 1, 1]}, True),  # a constant
+        ({"a.py:9": [1, 2, 3], "a.py:8": [1, 2, 3]}, {"a.py:9": [1, 2, 3], "a.py:8": [4, 5, 6]}, True),  # of each step
+        ({"train.py:9": [1, 2]}, {"train.py:9": [1, 2]}, True),  # too few
+        ({"train.py:9": [0, 0, 0]}, {"train.py:9": [0, 0, 0]}, True),  # on the device already
+        ({"train.py:9": [1, 2, 3]}, {"train.py:9": [1, 2, 3]}, False),  # tensor parallel: no replica
     ],
 )
 def test_batches_that_may_be_equal_are_not_named(tmp_path, first, second, replica):
     ranks = [rank([[1.0, 2.0, 5.0]], batches=batches, replica=replica) for batches in (first, second)]
     assert not say(tmp_path, *ranks)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "step"),
+    [
+        ({0: 0.1, 3: 0.05}, {0: 0.1, 5: 0.05}, 3),
+        ({0: 0.1, 3: 0.05}, {0: 0.1, 3: 0.05}, None),
+        ({0: 0.1}, {0: 0.2}, None),
+    ],
+)
+def test_learning_rates_that_part_are_named(tmp_path, first, second, step):
+    ranks = [
+        [{"kind": "settings", "optimizer": 0, "step": at, "groups": [{"lr": rate}]} for at, rate in rates.items()]
+        for rates in (first, second)
+    ]
+    said = say(tmp_path, *([*rank([[1.0, 2.0, 5.0]]), *settings] for settings in ranks))
+    assert len(said) == (step is not None)
+    assert step is None or f"other learning rates on each rank from step {step} on (0.05, 0.1)" in said[0]
 
 
 def test_losses_that_stop_being_numbers_are_named(tmp_path):
@@ -147,4 +171,4 @@ def test_the_words_say_how_far_they_reach(tmp_path, capsys):
 def test_the_page_has_each_invariant():
     page = Path(__file__).parents[2].joinpath("docs/invariants.md").read_text()
     listed = re.findall(r"^\| ([a-z][^|]*[a-z]) \|", page, re.MULTILINE)
-    assert listed[1:] == [*(rule.name for rule in RULES), REPLICAS, DATA, NUMBERS]
+    assert listed[1:] == [*(rule.name for rule in RULES), REPLICAS, DATA, RATES, NUMBERS]

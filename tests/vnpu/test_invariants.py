@@ -132,6 +132,70 @@ def not_iterated():
         optimizer.step()
 
 
+def never_in_training():
+    net = make().eval()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+
+
+def attribute_of_a_module():
+    net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)).cuda()
+    net[0].requires_grad = False
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+
+
+def weights_of_classes():
+    data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randint(0, 4, (64,)))
+    sampler = torch.utils.data.WeightedRandomSampler([0.1, 0.2, 0.3, 0.4], 64)
+    for x, y in torch.utils.data.DataLoader(data, 16, sampler=sampler):
+        pass
+
+
+def kept_by_reference():
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for step in range(4):
+        if step == 1:
+            best = net.state_dict()
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
+    net.load_state_dict(best)
+
+
+def schedule_not_restored():
+    net = nn.Linear(8, 4).cuda()
+    for stage in range(2):
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        if stage:
+            optimizer.load_state_dict(kept)
+            for group in optimizer.param_groups:
+                group["lr"] = 0.1
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss(net).backward()
+            optimizer.step()
+            schedule.step()
+        kept = optimizer.state_dict()
+
+
+def most_cut_off():
+    net = make()
+    optimizer = torch.optim.SGD(net.parameters(), 0.05)
+    for _ in range(6):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net[4](net[:4](torch.randn(16, 8).cuda()).detach()), torch.arange(16).cuda() % 4).backward()
+        optimizer.step()
+
+
 def train_forgotten():
     net = make()
     optimizer = torch.optim.SGD(net.parameters(), 0.05)
@@ -233,8 +297,17 @@ SAID = {
     "lost_in_bfloat16": ("weights move", "in bfloat16 an update below half a unit"),
     "one_stuck": ("weights move", "have not changed in 8 steps, though they have gradients (0.weight)"),
     "dropped_in_evaluation": ("dropout rests in evaluation", "F.dropout with p=0.3 and training=True"),
-    "not_frozen": ("stages that are to be frozen are frozen", "frozen_stages=1 and trains all"),
+    "not_frozen": ("layers that are to be frozen are frozen", "frozen_stages=1 and trains all"),
     "not_iterated": ("spectral norms have iterated before they are used", "a Linear with spectral_norm that is in"),
+    "never_in_training": (
+        "evaluation and training have their modes",
+        "Sequential trains in evaluation mode, with 1 dropout layers",
+    ),
+    "attribute_of_a_module": ("layers that are to be frozen are frozen", "a Linear was given requires_grad=False"),
+    "weights_of_classes": ("loaders give different batches of all data", "has 4 weights for 64 samples"),
+    "kept_by_reference": ("states that are loaded were kept", "Sequential loads its own weights"),
+    "schedule_not_restored": ("states that are loaded were kept", "and of its StepLR not"),
+    "most_cut_off": ("the optimizer updates what the model computes with", "4 of 6 parameters of optimizer"),
     "train_forgotten": ("evaluation and training have their modes", "nothing called train() again"),
     "evaluated_in_training": ("evaluation and training have their modes", "3 times in a row in training mode"),
     "clipped_scaled": ("gradients are clipped before the step", "unscale_() has to come first"),
@@ -352,13 +425,60 @@ def iterated():
     for load in (False, True):
         generator, critic = nn.Linear(4, 8).cuda(), nn.utils.spectral_norm(nn.Linear(8, 1)).cuda()
         with torch.no_grad():
-            critic.load_state_dict(critic.state_dict()) if load else critic(torch.randn(2, 8).cuda())
+            critic.load_state_dict({name: one.clone() for name, one in critic.state_dict().items()}) if load else critic(torch.randn(2, 8).cuda())
         critic.eval()
         optimizer = torch.optim.SGD(generator.parameters(), 0.05)
         for _ in range(4):
             optimizer.zero_grad()
             critic(generator(torch.randn(16, 4).cuda())).mean().backward()
             optimizer.step()
+
+
+def restored():
+    data = torch.utils.data.TensorDataset(torch.randn(32, 8), torch.randint(0, 4, (32,)))
+    sampler = torch.utils.data.WeightedRandomSampler(torch.rand(32), 32)
+    net, kept, best = nn.Linear(8, 4).cuda(), None, None
+    for stage in range(2):
+        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        if kept:
+            optimizer.load_state_dict(kept[0])
+            schedule.load_state_dict(kept[1])
+            net.load_state_dict(best)
+        for _ in range(3):
+            for x, y in torch.utils.data.DataLoader(data, 16, sampler=sampler):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(net(x.cuda()), y.cuda()).backward()
+                optimizer.step()
+                schedule.step()
+        state = net.state_dict()
+        for value in state.values():
+            value.mul_(1.0)
+        net.load_state_dict(state)
+        kept, best = (optimizer.state_dict(), schedule.state_dict()), {name: one.clone() for name, one in state.items()}
+
+
+def clearing_by_itself():
+    class Clearing(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step()
+            self.zero_grad()
+
+    net = make()
+    optimizer = Clearing(net.parameters(), 0.05)
+    for _ in range(6):
+        loss(net).backward()
+        optimizer.step()
+
+
+def frozen_part():
+    part, head = make().eval().requires_grad_(False), make()
+    net = nn.Sequential(part, nn.Linear(4, 8).cuda(), head)
+    optimizer = torch.optim.SGD([*net[1].parameters(), *head.parameters()], 0.05)
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss(net).backward()
+        optimizer.step()
 
 
 def taught():

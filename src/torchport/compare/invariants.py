@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torchport.compare.conditions import replicas_equal
 from torchport.findings import Finding, Location, Result, Safety, Severity
@@ -15,7 +16,8 @@ from torchport.record.recording import Process, Recording
 from torchport.results.invariants import Invariants
 
 CODE = "TP368"
-REPLICAS, DATA, NUMBERS, MOVE = "replicas are equal", "ranks see different data", "losses are numbers", "weights move"
+REPLICAS, DATA, RATES = "replicas are equal", "ranks see different data", "ranks have one learning rate"
+NUMBERS, MOVE = "losses are numbers", "weights move"
 VISITS = 3  # of a place that uploads, at which all ranks have the same
 ROUNDING, OF_GRADIENTS = 1e-6, 1e-4  # relative: norms in seven digits, and what ranks compute each by itself
 LEAST = 3  # losses in a row; steps in which all replicas are equal
@@ -34,6 +36,7 @@ def judge_invariants(recording: Recording) -> Result[Invariants]:
         *replicas_equal(recording),
         *_compare_replicas(trained),
         *_compare_data(trained),
+        *_compare_rates(trained),
         *_find_lost_losses(trained),
         *(_find_standstill(trained) if not any(name == MOVE for name, _ in found) else ()),
     )
@@ -43,6 +46,7 @@ def judge_invariants(recording: Recording) -> Result[Invariants]:
     watched = bool(judged)
     judged[REPLICAS] = min(len(one.of_kind("initial")) for one in trained) if len(trained) > 1 else 0
     judged[DATA] = len(_list_visits(trained))
+    judged[RATES] = min(len(one.of_kind("settings")) for one in trained) if len(trained) > 1 else 0
     judged[NUMBERS] = sum(len(one.of_kind("loss")) for one in trained)
     return Result("record invariants", findings, Invariants(recording.steps, len(trained), watched, judged))
 
@@ -86,15 +90,18 @@ def _compare_replicas(processes: Sequence[Process]) -> Iterator[Finding]:
     if kept:
         rest = f"{kept} other parameters stay" if kept > 1 else "another parameter stays"
         since, why = f"where {rest} equal", "or are clipped by other norms"
-    elif place >= LEAST:
-        since, why = (
-            f"after {place} steps in which all were",
-            "as DistributedDataParallel does for what is called by it",
-        )
+    elif place >= LEAST or _are_replicas(processes):
+        since = f"after {place} steps in which all were" if place else "as all others"
+        why = "as DistributedDataParallel does for what is called by it, not for the module in it"
     else:
         return  # each rank has a model of its own
     text = f"{name}{more} equal on all ranks at the beginning, and not from step {step} on, {since}: the gradients are "
     yield _make_finding(REPLICAS, f"{text}not reduced over the ranks that share them, {why}", "", step)
+
+
+def _are_replicas(processes: Sequence[Process]) -> bool:
+    """Whether each of them has made a DistributedDataParallel."""
+    return all(process.of_kind("replicated") for process in processes)
 
 
 def _find_standstill(processes: Sequence[Process]) -> Iterator[Finding]:
@@ -172,9 +179,35 @@ def _compare_data(processes: Sequence[Process]) -> Iterator[Finding]:
                 return
 
 
+def _compare_rates(processes: Sequence[Process]) -> Iterator[Finding]:
+    """The first step in which ranks that had the same learning rates have others."""
+    tables = [
+        {
+            (event["optimizer"], event["step"]): [group.get("lr") for group in event["groups"]]
+            for event in process.of_kind("settings")
+        }
+        for process in processes
+    ]
+    latest: list[dict[int, list[Any]]] = [{} for _ in tables]
+    equal: set[int] = set()
+    for step, number in sorted({(step, number) for table in tables for number, step in table}):
+        for known, table in zip(latest, tables, strict=True):
+            known[number] = table.get((number, step), known.get(number, []))
+        rates = [known[number] for known in latest]
+        if all(rate == rates[0] for rate in rates):
+            equal.add(number)
+        elif number in equal and len({len(rate) for rate in rates}) == 1:
+            values = ", ".join(f"{rate[0]:g}" for rate in rates[:4])
+            text = f"optimizer {number} steps with other learning rates on each rank from step {step} on ({values}): "
+            yield _make_finding(
+                RATES, f"{text}a schedule that follows the loss of one rank, or is stepped on some only", "", step
+            )
+            return
+
+
 def _list_visits(processes: Sequence[Process]) -> dict[str, list[list[str]]]:
     """By place, for each visit the checksum of the batch that each rank has copied to its device there."""
-    if len(processes) < 2 or not all(process.of_kind("replica") for process in processes):
+    if len(processes) < 2 or not _are_replicas(processes):
         return {}
     tables = [
         {

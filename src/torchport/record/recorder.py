@@ -261,6 +261,7 @@ class Recorder:
         def init(this: Any, *args: Any, **kwargs: Any) -> None:
             original(this, *args, **kwargs)
             self._replicas.append(weakref.ref(this))
+            self._write("replicated", module=type(this.module).__name__)
 
         return init
 

@@ -69,6 +69,7 @@ its place (`on_cpu`) |
   | restored | step: the state that the reference had before this step was loaded |
   | invariant | name, text, site, step: an invariant of training that does not hold (`invariants`) |
   | watched | name, judged: an invariant, and how often it was there to be judged; at the end |
+  | replicated | module: the class of a module that was given to DistributedDataParallel |
   | replica | checksum: of the parameters that the optimizers have at the end |
   | end | launches, elapsed: the process is about to end |
 
@@ -155,6 +156,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "stop": {"why": str, "steps": int},
     "invariant": {"name": str, "text": str, "site": str, "step": int},
     "watched": {"name": str, "judged": int},
+    "replicated": {"module": str},
     "operators": {"step": int, "file": str, "calls": int, "bytes": int, "lost": int},
     "seen": {"operators": dict, "refused": list},
     "dropped": {"file": str},

@@ -19,6 +19,7 @@ from torchport.record.invariants.loading import Loading
 from torchport.record.invariants.modes import Modes
 from torchport.record.invariants.normalizing import Normalizing
 from torchport.record.invariants.ownership import Ownership
+from torchport.record.invariants.restoring import Restoring
 from torchport.record.invariants.rule import Rule
 from torchport.record.invariants.schedules import Schedules
 from torchport.record.invariants.tying import Tying
@@ -32,6 +33,7 @@ RULES: tuple[type[Rule], ...] = (
     Dropout,
     Clipping,
     Schedules,
+    Restoring,
     Loading,
     Freezing,
     Normalizing,

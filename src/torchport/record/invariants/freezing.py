@@ -1,4 +1,4 @@
-"""Stages that a backbone is told to freeze are frozen."""
+"""Layers that a program freezes are frozen."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torchport.record.invariants.rule import Rule
 
 
 class Freezing(Rule):
-    """A module with `frozen_stages` above 0, as the backbones of OpenMMLab have it, trains with some parameters frozen.
-
-    They freeze in `train()`: a runner that never calls it trains all of them.
+    """A module with `frozen_stages` above 0, as the backbones of OpenMMLab have it, trains with some parameters frozen:
+    they freeze in `train()`, and a runner that never calls it trains all of them. No module is given an attribute
+    `requires_grad`, which freezes nothing (`requires_grad_()` does).
     """
 
-    name = "stages that are to be frozen are frozen"
+    name = "layers that are to be frozen are frozen"
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -26,6 +26,15 @@ class Freezing(Rule):
             return
         self._looked.add(module)
         for one in module.modules():
+            if vars(one).get("requires_grad") is False and any(own.requires_grad for own in one.parameters()):
+                self.judged += 1
+                self.report(
+                    f"attribute {type(one).__name__}",
+                    f"a {type(one).__name__} was given requires_grad=False, which is an attribute like any other: its "
+                    "parameters train. `requires_grad_(False)` freezes them",
+                    site,
+                    self.steps,
+                )
             stages = getattr(one, "frozen_stages", None)
             if type(stages) is not int or stages < 1:
                 continue

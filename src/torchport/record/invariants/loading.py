@@ -1,4 +1,4 @@
-"""A DataLoader gives other batches."""
+"""A DataLoader gives other batches, of all of its data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WORKERS = 2
 
 class Loading(Rule):
     """The workers of one loader do not all give the same batch: that they do is one seed for all, or an iterable data
-    set that each of them reads from its beginning."""
+    set that each of them reads from its beginning. A WeightedRandomSampler has a weight for each sample."""
 
-    name = "workers of a loader give different batches"
+    name = "loaders give different batches of all data"
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -29,7 +29,25 @@ class Loading(Rule):
 
     def install(self, patches: Patches) -> None:
         """See what the iterators with workers give: below `__next__`, which torch_npu sets anew for each iterator."""
+        patches.wrap(self.torch.utils.data.DataLoader, "__iter__", self._iterating)
         patches.wrap(self.torch.utils.data.dataloader._MultiProcessingDataLoaderIter, "_next_data", self._giving)
+
+    def _iterating(self, original: Any) -> Any:
+        def __iter__(this: Any) -> Any:  # noqa: N807
+            sampler, data = getattr(this, "sampler", None), this.dataset
+            if isinstance(sampler, self.torch.utils.data.WeightedRandomSampler) and hasattr(data, "__len__"):
+                self.judged += 1
+                if 0 < len(sampler.weights) < len(data):
+                    self.report(
+                        "weights",
+                        f"a WeightedRandomSampler has {len(sampler.weights)} weights for {len(data):,} samples, and "
+                        "draws of the first ones alone: it takes the weight of each sample, not of each class",
+                        self.find_site(),
+                        self.steps,
+                    )
+            return original(this)
+
+        return __iter__
 
     def _giving(self, original: Any) -> Any:
         def _next_data(this: Any) -> Any:

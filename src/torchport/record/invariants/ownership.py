@@ -8,11 +8,12 @@ from typing import Any
 from torchport.record.invariants.rule import Rule
 from torchport.record.names import list_parameters
 
-LEAST = 3  # steps
+LEAST, FEW_STEPS = 3, 5  # steps
+SHOWN = 3
 
 
 class Ownership(Rule):
-    """Some parameter of each optimizer gets a gradient, and is one of a module that is called, if modules train."""
+    """Most parameters of each optimizer get a gradient, and are of a module that is called, if modules train."""
 
     name = "the optimizer updates what the model computes with"
 
@@ -20,6 +21,8 @@ class Ownership(Rule):
         super().__init__(*given)
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         self._fed: weakref.WeakSet[Any] = weakref.WeakSet()  # with gradients, once
+        self._never: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
+        self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._without: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def on_call(self, site: str, module: Any) -> None:
@@ -27,14 +30,29 @@ class Ownership(Rule):
         if self.torch.is_grad_enabled():
             self._modules.add(module)
 
+    def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
+        """Gradients may be gone behind the step: some optimizers clear them."""
+        self._note(optimizer, list_parameters(optimizer))
+
+    def _note(self, optimizer: Any, parameters: list[Any]) -> set[int]:
+        """Which of the parameters that train never had a gradient."""
+        never = self._never.setdefault(optimizer, {id(one) for one in parameters if one.requires_grad})
+        fed = {id(one) for one in parameters if one.grad is not None}
+        if fed:
+            self._fed.add(optimizer)
+            never -= fed
+        return never
+
     def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
-        """Count steps without any gradient."""
+        """Count steps without any gradient, and parameters that never had one."""
         super().on_step_end(optimizer, number, step)
         parameters = list_parameters(optimizer)
+        never = self._note(optimizer, parameters)
         self.judged += 1
-        if any(one.grad is not None for one in parameters):
-            self._fed.add(optimizer)
+        self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
         if optimizer in self._fed:
+            if self._counts[optimizer] == FEW_STEPS and 2 * len(never) > len(parameters):
+                self._report_most(optimizer, number, step, [one for one in parameters if id(one) in never])
             return
         self._without[optimizer] = self._without.get(optimizer, 0) + 1
         if self._without[optimizer] < LEAST:
@@ -55,4 +73,17 @@ class Ownership(Rule):
             f"its {len(parameters)} parameters: {why}",
             self.find_site(),
             step - LEAST + 1,
+        )
+
+    def _report_most(self, optimizer: Any, number: int, step: int, never: list[Any]) -> None:
+        names = list(filter(None, map(self.find_name, never)))[:SHOWN]
+        words = f" ({', '.join(names)}, ...)" if names else ""
+        self.report(
+            f"most {number}",
+            f"{len(never)} of {len(list_parameters(optimizer))} parameters of optimizer {number} "
+            f"({type(optimizer).__name__}) had no gradient in {FEW_STEPS} steps"
+            f"{words}: a reentrant checkpoint without inputs that require one, "
+            "detach() or no_grad() cuts them off",
+            self.find_site(),
+            step - FEW_STEPS + 1,
         )
