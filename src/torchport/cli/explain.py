@@ -8,6 +8,7 @@ examples:
   torchport explain NCCL_DEBUG
   torchport explain flash_attn
   torchport explain memory.device-full     a cause that `torchport diagnose` names
+  torchport explain 507018                 an error code of CANN or torch_npu: also EJ0001, ERR00100
   torchport explain                        list all codes
 """
 
@@ -24,6 +25,7 @@ from torchport.knowledge import support
 from torchport.knowledge.api import Status, find_api, load_apis
 from torchport.knowledge.environment import load_variables
 from torchport.knowledge.errors import load_error_rows
+from torchport.knowledge.errors.codes import Code, find_code
 from torchport.knowledge.libraries import load_libraries
 from torchport.knowledge.support import How
 from torchport.report.operators import WORDS
@@ -83,6 +85,8 @@ def explain_word(word: str) -> dict[str, Any]:
             "next": error.next,
             "text": f"{text}\n  as in {error.sample}\n  known from {error.source}",
         }
+    if (code := find_code(word)) is not None:
+        return _code(code)
     rules = [entry for entry in build_catalogue().values() if re.search(rf"\b{_last(word)}\b", entry.title)]
     about = [f"  {entry.code}: {entry.title}" for entry in rules if len(_last(word)) > 2]
     if (facts := _of_torch(word)) is not None:
@@ -100,6 +104,23 @@ def explain_word(word: str) -> dict[str, Any]:
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)
+
+
+def _code(code: Code) -> dict[str, Any]:
+    lines = [f"{code.code}{f', {code.name}' if code.name else ''} ({code.by})"]
+    lines += [f"  CANN    {code.words}"] if code.words else []
+    for row in code.rows:
+        lines += ["", f"{row.name}: {row.cause}", f"  fix   {row.fix}", *([f"  next  {row.next}"] if row.next else [])]
+    if not code.rows:
+        lines += [f"  {kind.name}: {kind.hardware}" for kind in code.kinds]
+        lines.append(
+            "  No row of torchport's has this code: `torchport diagnose LOG` reads the lines around it."
+            if code.is_known
+            else "  Nothing more is known of it: `torchport diagnose LOG` reads the lines around it."
+        )
+    rows = [{"error": row.name, "cause": row.cause, "fix": row.fix, "next": row.next} for row in code.rows]
+    facts = {"code": code.code, "by": code.by, "name": code.name, "words": code.words, "rows": rows}
+    return {**facts, "kinds": [kind.name for kind in code.kinds], "text": "\n".join(lines)}
 
 
 def _last(word: str) -> str:
