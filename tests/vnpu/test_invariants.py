@@ -481,6 +481,31 @@ def frozen_part():
         optimizer.step()
 
 
+def wrapping():
+    class Twice(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {"lr": 0.05})
+            self.inner = torch.optim.SGD(self.param_groups, 0.05)
+
+        def step(self, closure):
+            for _ in range(2):
+                result = closure()
+                self.inner.step()
+                self.zero_grad()
+            return result
+
+    net = make()
+    optimizer = Twice(net.parameters())
+
+    def closure():
+        result = loss(net)
+        result.backward()
+        return result
+
+    for _ in range(6):
+        optimizer.step(closure)
+
+
 def taught():
     teacher, student = make(), make()
     for net, steps in ((teacher, 2), (student, 5)):

@@ -21,7 +21,7 @@ class Ownership(Rule):
         super().__init__(*given)
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
         self._fed: weakref.WeakSet[Any] = weakref.WeakSet()  # with gradients, once
-        self._had: set[int] = set()  # parameters with a gradient, once
+        self._had: Any = self.torch.utils.weak.WeakIdKeyDictionary()  # parameters with a gradient, once
         self._never: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._without: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -39,10 +39,12 @@ class Ownership(Rule):
         """Which of the parameters that train never had a gradient, in a step of this optimizer or another (of the one
         that it wraps, say)."""
         never = self._never.setdefault(optimizer, {id(one) for one in parameters if one.requires_grad})
-        self._had |= {id(one) for one in parameters if one.grad is not None}
-        if any(id(one) in self._had for one in parameters):
+        for one in parameters:
+            if one.grad is not None:
+                self._had[one] = True
+        if had := {id(one) for one in parameters if one in self._had}:
             self._fed.add(optimizer)
-            never -= self._had
+            never -= had
         return never
 
     def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
