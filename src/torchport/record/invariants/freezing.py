@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
-from torchport.record.invariants.rule import Rule
+from torchport.record.invariants.rule import Look
 
 
-class Freezing(Rule):
+class Freezing(Look):
     """A module with `frozen_stages` above 0, as the backbones of OpenMMLab have it, trains with some parameters frozen:
     they freeze in `train()`, and a runner that never calls it trains all of them. No module is given an attribute
     `requires_grad`, which freezes nothing (`requires_grad_()` does).
@@ -16,15 +15,8 @@ class Freezing(Rule):
 
     name = "layers that are to be frozen are frozen"
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._looked: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def on_call(self, site: str, module: Any) -> None:
-        """Look once, when it trains."""
-        if module in self._looked or not self.torch.is_grad_enabled():
-            return
-        self._looked.add(module)
+    def look(self, site: str, module: Any) -> None:
+        """Ask the module and all in it."""
         for one in module.modules():
             if vars(one).get("requires_grad") is False and any(own.requires_grad for own in one.parameters()):
                 self.judged += 1

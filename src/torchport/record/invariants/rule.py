@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,23 @@ class Rule(Part):
         if key not in self._told:
             self._told.add(key)
             self._write("invariant", name=self.name, text=text, site=site, step=max(since, 0))
+
+
+class Look(Rule):
+    """Looks at each outermost module once, when it trains first."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._looked: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def on_call(self, site: str, module: Any) -> None:
+        """Look, where gradients are wanted."""
+        if module not in self._looked and self.torch.is_grad_enabled():
+            self._looked.add(module)
+            self.look(site, module)
+
+    def look(self, site: str, module: Any) -> None:
+        """The module is called at `site`."""
 
 
 def get_local(tensor: Any) -> Any:

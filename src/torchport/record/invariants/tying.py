@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
-from torchport.record.invariants.rule import Rule
+from torchport.record.invariants.rule import Look
 
 
-class Tying(Rule):
+class Tying(Look):
     """A transformers model with `tie_word_embeddings` has one tensor for its input and its output embeddings."""
 
     name = "tied weights are one tensor"
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._looked: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def on_call(self, site: str, module: Any) -> None:
-        """Look once, when it trains."""
-        if module in self._looked or not self.torch.is_grad_enabled():
-            return
-        self._looked.add(module)
+    def look(self, site: str, module: Any) -> None:
+        """Ask the module and all in it."""
         for one in module.modules():
             if getattr(getattr(one, "config", None), "tie_word_embeddings", False) is not True:
                 continue
