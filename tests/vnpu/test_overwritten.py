@@ -59,13 +59,17 @@ if "torch_npu" in sys.modules:
 for _ in range(3):
     step((net(x) - y).square().mean())
 """
-# Two tensors in the same memory, of which torch does not know.
+# Two tensors in the same memory, of which torch does not know. By torch_npu's own functions: torch's make a storage that
+# torch_npu 2.13.0 takes for one of its own, and reads beyond.
 ALIAS = """
+import torch_npu
+
 for _ in range(3):
     hidden = net[1](net[0](x))
-    pointer, size = hidden.data_ptr(), hidden.untyped_storage().nbytes()
-    storage = torch._C._construct_storage_from_data_pointer(pointer, hidden.device, size)
-    other = torch.empty(0, device="cuda").set_(torch.storage.TypedStorage(wrap_storage=storage, dtype=torch.float32))
+    about = {"data_ptr": hidden.data_ptr(), "nbytes": hidden.untyped_storage().nbytes(), "size": (512,), "stride": (1,)}
+    about |= {"dtype": torch.float32, "device": hidden.device, "storage_offset": 0}
+    storage = torch_npu._C._construct_storage_from_data_pointer(about["data_ptr"], about["device"], about["nbytes"])
+    other = torch_npu._C._construct_NPU_Tensor_From_Storage_And_Metadata(about, storage)
     other[8:16].fill_(2.5)
     step((net[4](net[3](net[2](hidden))) - y).square().mean())
 """

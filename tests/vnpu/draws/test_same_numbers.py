@@ -265,7 +265,9 @@ def test_mean_and_variance(name, device, draws):
     torch.manual_seed(5)
     drawn = draw(device).cpu().double()
     assert abs(drawn.mean() - mean) < 5 * (variance / COUNT) ** 0.5
-    assert abs(drawn.var() / variance - 1) < 0.05
+    # The numbers depend on what the process has drawn before, so the bound is five standard errors, of each distribution.
+    fourth = (drawn - mean).pow(4).mean() / variance**2
+    assert abs(drawn.var() / variance - 1) < 5 * ((fourth - 1) / COUNT) ** 0.5 + 1e-4
 
 
 def test_dropout_can_be_differentiated_twice(both):
