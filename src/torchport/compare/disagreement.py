@@ -80,6 +80,7 @@ def _least(pairs: Sequence[Whole], place: int) -> float:
 
 
 def explain_parting(pairs: Sequence[Whole], ranks: int, step: int | None) -> Iterator[Finding]:
+    """The parameters with another gradient than on one device in that step, and the factor where it is one for all."""
     rows = []
     for pair in pairs:
         place = next((place for place, at in enumerate(pair.steps) if at == step), None)
@@ -118,6 +119,7 @@ def _name_factor(factor: float, ranks: int) -> str:
 
 
 def get_bound(recording: Recording) -> float:
+    """How far copies of one gradient may differ (relative), in the loosest precision of the recording."""
     return (
         max((APART.get(event["dtype"], 0.0) for event in recording.of_kind("precision")), default=0.0) or APART_FLOAT32
     )

@@ -197,7 +197,7 @@ def _compare_rates(processes: Sequence[Process]) -> Iterator[Finding]:
         if all(rate == rates[0] for rate in rates):
             equal.add(number)
         elif number in equal and len({len(rate) for rate in rates}) == 1:
-            values = ", ".join(f"{rate[0]:g}" for rate in rates[:4])
+            values = ", ".join(str(rate[0]) for rate in rates[:4])
             text = f"optimizer {number} steps with other learning rates on each rank from step {step} on ({values}): "
             yield _make_finding(
                 RATES, f"{text}a schedule that follows the loss of one rank, or is stepped on some only", "", step
@@ -226,9 +226,7 @@ def _list_visits(processes: Sequence[Process]) -> dict[str, list[list[str]]]:
 def _find_lost_losses(processes: Sequence[Process]) -> Iterator[Finding]:
     for process in processes:
         row = 0
-        scaled = bool(
-            process.of_kind("scaler")
-        )  # the loss times a scale that is too large, which is why it will shrink
+        scaled = bool(process.of_kind("scaler"))  # an infinite product with a scale that will shrink
         for number, event in enumerate(process.of_kind("loss")):
             value = float(event["value"])
             row = row + 1 if math.isnan(value) or (math.isinf(value) and not scaled) else 0

@@ -37,6 +37,12 @@ def is_capturing(torch: Any) -> bool:
     return False
 
 
+def find_scheduler(torch: Any) -> Any:
+    """The class of learning-rate schedules: without its underscore from torch 2.0 on."""
+    schedules = torch.optim.lr_scheduler
+    return getattr(schedules, "LRScheduler", None) or schedules._LRScheduler
+
+
 def grad_scaler(torch: Any) -> Any:
     """The class of all gradient scalers; before torch 2.3 that of CUDA was the only one."""
     return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler

@@ -20,11 +20,9 @@ class Ownership(Rule):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._modules: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._fed: weakref.WeakSet[Any] = weakref.WeakSet()  # with gradients, once
         self._had: Any = self.torch.utils.weak.WeakIdKeyDictionary()  # parameters with a gradient, once
         self._never: weakref.WeakKeyDictionary[Any, set[int]] = weakref.WeakKeyDictionary()
         self._counts: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._without: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
     def on_call(self, site: str, module: Any) -> None:
         """Its parameters are used."""
@@ -42,9 +40,7 @@ class Ownership(Rule):
         for one in parameters:
             if one.grad is not None:
                 self._had[one] = True
-        if had := {id(one) for one in parameters if one in self._had}:
-            self._fed.add(optimizer)
-            never -= had
+        never -= {id(one) for one in parameters if one in self._had}
         return never
 
     def on_step_end(self, optimizer: Any, number: int, step: int) -> None:
@@ -53,13 +49,12 @@ class Ownership(Rule):
         parameters = list_parameters(optimizer)
         never = self._note(optimizer, parameters)
         self.judged += 1
-        self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
-        if optimizer in self._fed:
-            if self._counts[optimizer] == FEW_STEPS and 2 * len(never) > len(parameters):
+        count = self._counts[optimizer] = self._counts.get(optimizer, 0) + 1
+        if any(one in self._had for one in parameters):
+            if count == FEW_STEPS and 2 * len(never) > len(parameters):
                 self._report_most(optimizer, number, step, [one for one in parameters if id(one) in never])
             return
-        self._without[optimizer] = self._without.get(optimizer, 0) + 1
-        if self._without[optimizer] < LEAST:
+        if count < LEAST:
             return
         ours = {id(one) for one in parameters}
         called = [one for module in self._modules for one in module.parameters() if one.requires_grad]

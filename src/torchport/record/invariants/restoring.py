@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.invariants.rule import Rule
 
 LEAST = 5  # steps of a schedule
@@ -29,7 +30,7 @@ class Restoring(Rule):
     def install(self, patches: Patches) -> None:
         """See what is loaded, and schedules step."""
         optim = self.torch.optim
-        base = getattr(optim.lr_scheduler, "LRScheduler", optim.lr_scheduler._LRScheduler)
+        base = releases.find_scheduler(self.torch)
         patches.wrap(self.torch.nn.Module, "state_dict", self._returning)
         patches.wrap(self.torch.nn.Module, "load_state_dict", self._loading_module)
         patches.wrap(optim.Optimizer, "load_state_dict", self._loading)

@@ -6,6 +6,7 @@ import weakref
 from typing import Any
 
 from torchport.patches import Patches
+from torchport.record import releases
 from torchport.record.invariants.rule import Rule
 
 LEAST = 5  # steps
@@ -28,9 +29,7 @@ class Schedules(Rule):
 
     def install(self, patches: Patches) -> None:
         """See schedules step."""
-        schedules = self.torch.optim.lr_scheduler
-        base = getattr(schedules, "LRScheduler", schedules._LRScheduler)
-        for kind in (base, schedules.ReduceLROnPlateau):
+        for kind in (releases.find_scheduler(self.torch), self.torch.optim.lr_scheduler.ReduceLROnPlateau):
             if "step" in vars(kind):
                 patches.wrap(kind, "step", self._stepping)
 
@@ -46,7 +45,7 @@ class Schedules(Rule):
 
     def _look(self, schedule: Any, optimizer: Any) -> None:
         self.judged += 1
-        self._set.setdefault(optimizer, []).append([_number(group["lr"]) for group in optimizer.param_groups])
+        self._set.setdefault(optimizer, []).append([float(group["lr"]) for group in optimizer.param_groups])
         count = self._scheduled[schedule] = self._scheduled.get(schedule, 0) + 1
         others = [one for one, steps in self._stepped.items() if one is not optimizer and steps >= LEAST]
         if count > LEAST and others and not self._stepped.get(optimizer) and not _wraps(optimizer, others):
@@ -60,7 +59,7 @@ class Schedules(Rule):
 
     def on_step_begin(self, optimizer: Any, number: int, step: int, closure: bool) -> None:
         """Whether it steps with what its schedule has just set."""
-        rates = [_number(group.get("lr", 0.0)) for group in optimizer.param_groups]
+        rates = [float(group.get("lr", 0.0)) for group in optimizer.param_groups]
         known = self._set.pop(optimizer, None)
         if known is None:
             return
@@ -89,10 +88,6 @@ class Schedules(Rule):
                     self.find_site(),
                     0,
                 )
-
-
-def _number(rate: Any) -> float:
-    return float(rate)
 
 
 def _wraps(optimizer: Any, others: list[Any]) -> bool:
