@@ -18,7 +18,7 @@ ANY = re.compile(r"(?<![A-Za-z0-9_-])(?:[1-5]\d{5}|E[A-Z0-9]\d{4}|ERR\d{5})(?![A
 
 def list_codes():
     for row in load_error_rows().values():
-        for text in (*row.words, row.sample):
+        for text in (*row.words, *row.samples):
             yield from ANY.findall(text)
     yield from ANY.findall(PAGE.read_text())
     yield from official.read_runtime_codes()

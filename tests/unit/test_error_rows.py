@@ -27,11 +27,13 @@ def matched(line: str) -> set[str]:
 
 @pytest.mark.parametrize("name", load_error_rows())
 def test_a_sample_matches_its_row_alone(name: str) -> None:
-    assert matched(load_error_rows()[name].sample) == {name}
+    for sample in load_error_rows()[name].samples:
+        assert matched(sample) == {name}, sample
 
 
 def test_what_a_row_says() -> None:
     for row in load_error_rows().values():
+        assert row.samples, row.name
         assert row.cause.endswith("."), row.name
         assert row.fix.endswith("."), row.name
         assert row.source, row.name
@@ -46,10 +48,18 @@ def test_what_we_say_is_no_failure() -> None:
 
 
 def test_a_row_that_breaks_the_schema_is_refused() -> None:
-    row = {"words": ["some words"], "cause": "", "fix": "", "next": "", "sample": "", "source": ""}
+    row = {"words": ["some words"], "cause": "", "fix": "", "next": "", "samples": [""], "source": ""}
+    row["owner"] = "script"
     parse_error_row("a.b", row)
-    for broken in ({**row, "wrods": []}, {**row, "words": []}, {**row, "words": ["abc"]}, {"words": ["some words"]}):
-        with pytest.raises(ValueError, match=r"a\.b"):
+    for broken in (
+        {**row, "wrods": []},
+        {**row, "owner": "nobody"},
+        {**row, "owner": ""},
+        {**row, "words": []},
+        {**row, "words": ["abc"]},
+        {"words": ["some words"]},
+    ):
+        with pytest.raises(ValueError, match=r"a\.b|nobody"):
             parse_error_row("a.b", broken)
 
 

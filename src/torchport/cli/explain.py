@@ -83,7 +83,7 @@ def explain_word(word: str) -> dict[str, Any]:
             "cause": error.cause,
             "fix": error.fix,
             "next": error.next,
-            "text": f"{text}\n  as in {error.sample}\n  known from {error.source}",
+            "text": f"{text}\n  as in {error.samples[0]}\n  known from {error.source}",
         }
     if (code := find_code(word)) is not None:
         return _code(code)

@@ -206,7 +206,7 @@ def find_nearest_row(text: str) -> tuple[Row | None, float]:
     words = set(_LETTERS.findall(text.lower())) - _IN_ALL
 
     def share(row: Row) -> float:
-        theirs = set(_LETTERS.findall(f"{row.sample} {' '.join(row.words)}".lower())) - _IN_ALL
+        theirs = set(_LETTERS.findall(f"{' '.join(row.samples)} {' '.join(row.words)}".lower())) - _IN_ALL
         return len(words & theirs) / len(words | theirs) if words else 0.0
 
     best = max((row for row in load_error_rows().values() if row.role not in (Role.NOTICE, Role.EFFECT)), key=share)

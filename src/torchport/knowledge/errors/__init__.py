@@ -4,10 +4,11 @@
     pattern   a regular expression that the line has to match too; nothing in it repeats without a bound, so that it
               takes linear time on any text
     role      see `Role`; "cause" where it is missing
+    owner     whose fault it is, see `Owner`; needed for causes, codes and exceptions
     cause     what has happened and why, for someone who has never seen the line
     fix       what to do about it
     next      a command that shows more, or does it; "" where there is nothing to do
-    sample    a line that matches this row and no other
+    samples   lines that match this row and no other, as different releases and libraries word it
     source    where cause and fix are known from
 
 `answers` is the other side: the codes and words in which the virtual NPU itself tells what has failed.
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-_NEEDED = {"words", "cause", "fix", "next", "sample", "source"}
+_NEEDED = {"words", "cause", "fix", "next", "samples", "source"}
 
 
 class Role(enum.StrEnum):
@@ -39,6 +40,19 @@ class Role(enum.StrEnum):
     NOTICE = "notice"  # looks like an error and is none
 
 
+class Owner(enum.StrEnum):
+    """Whose part of the stack has to be changed for the failure to go away."""
+
+    SCRIPT = "script"  # the user's own code, its arguments and its configuration
+    LAUNCHER = "launcher"  # how processes are started: torchrun, ray, schedulers, variables of ranks
+    LIBRARY = "library"  # what the script imports, with torch, MindSpore and extensions
+    TORCH_NPU = "torch_npu"
+    CANN = "CANN"  # runtime, operators, compilers, HCCL
+    DRIVER = "driver"  # with the firmware and the device itself
+    MACHINE = "machine"  # system, container, network, disks, memory of the host, what else runs there
+    UNKNOWN = ""  # the line does not tell
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """One row; `name` is FAMILY.NAME."""
@@ -50,8 +64,9 @@ class Row:
     cause: str
     fix: str
     next: str
-    sample: str
+    samples: tuple[str, ...]
     source: str
+    owner: Owner
 
     def matches(self, line: str) -> bool:
         """Whether the row speaks of this line, which holds one of its words."""
@@ -72,10 +87,13 @@ def load_error_rows() -> Mapping[str, Row]:
 
 def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
     """The row of a parsed table; see `load_error_rows`."""
-    if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role"}:
+    if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role", "owner"}:
         raise ValueError(f"knowledge/errors: {name} has keys {sorted(row)}")
     if not row["words"] or not all(len(word) >= 4 for word in row["words"]):
         raise ValueError(f"knowledge/errors: {name} needs words of 4 letters or more")
+    role, owner = Role(row.get("role", Role.CAUSE)), Owner(row.get("owner", Owner.UNKNOWN))
+    if role in (Role.CAUSE, Role.CODE, Role.SCRIPT) and owner is Owner.UNKNOWN:
+        raise ValueError(f"knowledge/errors: {name} needs an owner")
     pattern = re.compile(row["pattern"]) if "pattern" in row else None
-    texts = {key: row[key] for key in ("cause", "fix", "next", "sample", "source")}
-    return Row(name, tuple(row["words"]), pattern, Role(row.get("role", Role.CAUSE)), **texts)
+    cause, fix, step, source = (row[key] for key in ("cause", "fix", "next", "source"))
+    return Row(name, tuple(row["words"]), pattern, role, cause, fix, step, tuple(row["samples"]), source, owner)

@@ -117,5 +117,5 @@ def _load_names() -> Mapping[str, str]:
 
 def _has(row: Row, code: str) -> bool:
     """Whether a log with this code is meant, or a cause that tells of it."""
-    texts = (*row.words, row.pattern.pattern if row.pattern else "", row.sample, row.source)
+    texts = (*row.words, row.pattern.pattern if row.pattern else "", *row.samples, row.source)
     return any(re.search(rf"(?<![A-Z0-9]){code}(?![0-9])", text) for text in texts)
