@@ -176,6 +176,29 @@ def test_a_control_run_of_one_device_is_the_yardstick(tmp_path, capsys):
     assert result["data"]["yardstick"] is not None
 
 
+def test_a_control_run_of_the_ranks_is_the_yardstick_where_they_come_first(tmp_path, capsys):
+    noisy = split("up.weight", gradient=([0.8 * 1.3] + [0.8 * 1.3 * 1.5] * (STEPS - 1), 0.6 * 1.3))
+    plain = split("up.weight")
+    for name, ranks in (("ranks", plain), ("control", noisy)):
+        write(tmp_path / name, *(events({**WHOLE, **part}) for part in ranks))
+    other = {**WHOLE, "up.weight": (64, 3.0, [1.3] + [1.3 * 1.2] * (STEPS - 1))}
+    write(tmp_path / "single", events(other))
+    words = ["compare", str(tmp_path / "ranks"), str(tmp_path / "single"), "--json"]
+    assert main(words) == 1
+    assert "up.weight" in str(json.loads(capsys.readouterr().out)["findings"])
+    assert main([*words, "--control", str(tmp_path / "control")]) == 0
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_control_of_another_number_of_processes_is_refused(tmp_path, capsys, backwards):
+    write(tmp_path / "ranks", *(events({**WHOLE, **part}) for part in split("up.weight")))
+    write(tmp_path / "single", events(WHOLE))
+    order = ("ranks", "single") if backwards else ("single", "ranks")
+    words = [str(tmp_path / name) for name in order]
+    assert main(["compare", *words, "--control", words[1]]) == 2
+    assert "processes of the control trained" in capsys.readouterr().err
+
+
 def test_either_order_is_compared(tmp_path, capsys):
     write(tmp_path / "one", events(WHOLE))
     write(tmp_path / "many", *(events(one) for one in tensor_parallel()))

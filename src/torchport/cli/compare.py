@@ -106,9 +106,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     assembly = None
     if can_assemble(reference, port):
         backwards = len(reference.trained) > 1
-        assembly = assemble_ranks(*((port, reference) if backwards else (reference, port)))
+        one, many = (port, reference) if backwards else (reference, port)
+        assembly = assemble_ranks(one, many)
         reference, port = (assembly.many, assembly.one) if backwards else (assembly.one, assembly.many)
-        control = assembly.fit_control(control) if control and not backwards else None
+        control = assembly.fit_control(control, of_ranks=one if backwards else None) if control else None
     judged: Culprit | None = None
     unjudged: list[str] = []
 

@@ -17,6 +17,7 @@ from torchport.compare.disagreement import explain_parting, find_disagreement, f
 from torchport.compare.reach import name_some
 from torchport.compare.shards import Held, Number, find_layouts, list_held
 from torchport.compare.whole import Whole, put_together
+from torchport.errors import TorchportError
 from torchport.findings import Finding
 from torchport.record.quantities import SAMPLE
 from torchport.record.recording import Process, Recording
@@ -44,8 +45,20 @@ class Assembly:
     losses: _Losses | None
     ranks: int
 
-    def fit_control(self, control: Recording) -> Recording:
-        """A control run of the single device with the quantities that both have."""
+    def fit_control(self, control: Recording, *, of_ranks: Recording | None = None) -> Recording:
+        """A control run with the quantities that both have: of the single device, or of the ranks beside the recording
+        `of_ranks` of the single device.
+
+        Raises TorchportError for one of another number of processes.
+        """
+        wanted, found = (1 if of_ranks is None else self.ranks), len(control.trained)
+        if found != wanted:
+            raise TorchportError(
+                f"{found} processes of the control trained, and {wanted} of the first recording",
+                hint="A control is the run of the first recording once more: torchport run --record C --control-of A",
+            )
+        if of_ranks is not None:
+            return assemble_ranks(of_ranks, control).many
         (process,) = control.trained
         held = list_held(process, 0)
         pairs = [
