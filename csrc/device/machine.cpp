@@ -8,6 +8,7 @@
 #include "device/event_log.h"
 #include "device/fault.h"
 #include "device/injection.h"
+#include "device/launches.h"
 #include "device/overflow.h"
 #include "device/perform.h"
 #include "device/reached.h"
@@ -70,6 +71,7 @@ Device &Machine::device(int index) {
         devices_[at] =
             std::make_unique<Device>(index, settings_.chip->memory_bytes, space_, budget_, settings_.check_memory);
     devices_[at]->open(settings_.chip->context_bytes);
+    note_opened(index);
     active_[at].store(true, std::memory_order_release);
     return *devices_[at];
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "device/fault.h"
+#include "device/launches.h"
 #include "device/machine.h"
 
 namespace vnpu {
@@ -69,8 +70,10 @@ Settings Settings::from_environment() {
     Settings settings{};
     const std::string_view devices = variable("VNPU_DEVICES", "8");
     const auto [end, error] = std::from_chars(devices.data(), devices.data() + devices.size(), settings.devices);
-    if (error != std::errc() || end != devices.data() + devices.size() || settings.devices < 1 || settings.devices > 64)
-        fail(FaultKind::InvalidArgument, "VNPU_DEVICES={} is not a number of devices from 1 to 64.", devices);
+    if (error != std::errc() || end != devices.data() + devices.size() || settings.devices < 1 ||
+        settings.devices > kMostDevices)
+        fail(FaultKind::InvalidArgument, "VNPU_DEVICES={} is not a number of devices from 1 to {}.", devices,
+             kMostDevices);
     settings.chip = &find_chip(variable("VNPU_SOC", "Ascend910B1"));
     const std::string_view mode = variable("VNPU_MODE", "exact");
     settings.dry = mode == "dry";

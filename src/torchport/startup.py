@@ -2,7 +2,7 @@
 for torch, then activate the NPU; with TORCHPORT_AUTO=1 patch torch for CUDA scripts, with TORCHPORT_RECORD record, with
 TORCHPORT_PREDICT note what a step costs, with
 TORCHPORT_FAILURES=1 end with 1 after a failure on the NPU that nobody has seen, with TORCHPORT_DIAGNOSE=1 say why the
-script failed; wait for torchvision, too."""
+script failed, with TORCHPORT_USED which NPUs were used; wait for torchvision, too."""
 
 import os
 
@@ -35,6 +35,10 @@ def _watch() -> None:
 def activate_with_torch() -> None:
     """Activate the NPU backend of this machine when torch is imported, if there is one by then."""
     mend_when_imported()
+    if os.environ.get("TORCHPORT_USED"):
+        from torchport.record import used_devices
+
+        used_devices.say_at_exit()  # registered first: its line is the last
     if os.environ.get("TORCHPORT_DIAGNOSE") == "1":
         from torchport.diagnose.at_exit import say_at_exit
 

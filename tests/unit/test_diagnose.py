@@ -19,6 +19,7 @@ from torchport.diagnose.judging import judge_events
 from torchport.diagnose.logs import scan_log
 from torchport.errors import TorchportError
 from torchport.findings import Result
+from torchport.knowledge.errors import load_error_rows
 from torchport.report import render_diagnosis
 from torchport.report.html import render_page
 
@@ -40,10 +41,23 @@ def said(text: str) -> tuple[str, str]:
     return data["answer"], data["row"]
 
 
+# Logs of healthy runs that are cut, or do not say how the run ended.
+ENDLESS = {
+    "launcher_warning.txt",
+    "memory_summary.txt",
+    "optional_package.txt",
+    "overflow_skipped.txt",
+    "profiler_schedule.txt",
+    "trained_on_the_virtual_npu_ddp.txt",
+    "trained_on_the_virtual_npu_program.txt",
+    "weights_only_advice.txt",
+}
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in (LOGS / "clean").iterdir()))
 def test_no_cause_is_seen_in_a_healthy_run(name: str) -> None:
     result = diagnose_logs(str(LOGS / "clean" / name), None)
-    assert (result.data["answer"], result.data["row"]) == ("clean", "")
+    assert (result.data["answer"], result.data["row"]) == ("open" if name in ENDLESS else "clean", "")
     assert {finding.code for finding in result.findings} <= {"TP803"}
 
 
@@ -64,9 +78,9 @@ def test_what_was_injected_comes_first() -> None:
 
 
 def test_text_without_a_failure_is_left_alone() -> None:
-    assert said("") == ("clean", "")
-    assert said("step 1 error 0.3\nstep 2 failed samples: 0, time out of 10 s\n") == ("clean", "")
-    assert said("the process ran out of memory, says the book\n") == ("clean", "")
+    assert said("") == ("open", "")
+    assert said("step 1 error 0.3\nstep 2 failed samples: 0, time out of 10 s\n") == ("open", "")
+    assert said("the process ran out of memory, says the book\n") == ("open", "")
 
 
 def test_an_unknown_failure_is_called_unknown_and_names_the_nearest() -> None:
@@ -77,9 +91,7 @@ def test_an_unknown_failure_is_called_unknown_and_names_the_nearest() -> None:
     assert finding.evidence["nearest"] == "collective.link"
     assert "The nearest that is known is collective.link" in finding.hint
     far = diagnose_text("[ERROR] HCCL(5,python): the socket was eaten\n").findings[0]
-    assert "though far, is " in far.hint
-    none = diagnose_text("[ERROR] Zork: xyzzy\n").findings[0]
-    assert (none.hint, none.evidence["nearest"]) == ("Nothing that is known is near.", "")
+    assert (far.hint, far.evidence["nearest"]) == (load_error_rows()["follow.failure"].fix, "")
 
 
 def test_who_has_given_all_logs_is_not_asked_for_them(tmp_path: Path) -> None:
@@ -221,7 +233,7 @@ def test_what_is_no_text_is_refused_with_a_sentence(tmp_path: Path, capsys: pyte
 
 def test_an_empty_log_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log").touch()
-    assert cli.main(["diagnose", str(tmp_path / "log")]) == 0
+    assert cli.main(["diagnose", str(tmp_path / "log")]) == 4
     assert "0 lines" in capsys.readouterr().out
 
 
@@ -235,9 +247,9 @@ def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_endless_pipe_has_an_end() -> None:
-    command = f"yes 'step 1 loss 2' | {shlex.quote(sys.executable)} -m torchport diagnose - --limit 3M"
+    command = f"yes 'step 1' | {shlex.quote(sys.executable)} -m torchport diagnose - --limit 3M"
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (4, "")
     assert "--limit was not read" in ended.stdout
 
 
@@ -256,7 +268,7 @@ def test_ctrl_c_gives_what_was_read() -> None:
 
 
 def test_lines_without_an_end_and_lines_cut_by_a_block() -> None:
-    assert said("x" * 3_000_000) == ("clean", "")
+    assert said("x" * 3_000_000) == ("open", "")
     lines = f"{'y' * 1000}\n" * 1048 + f"{FULL}\n" + f"{'y' * 1000}\n" * 1048
     assert said(lines)[1] == "memory.device-full"
     assert diagnose_text(lines).findings[0].evidence["proof"][0]["line"] == 1049

@@ -16,7 +16,19 @@ from pathlib import Path
 import pytest
 
 from torchport import cli, vnpu
-from torchport.doctor import Machine, build, bundle, cann, devices, distributed, environment, host, libraries, packages
+from torchport.doctor import (
+    Machine,
+    build,
+    bundle,
+    cann,
+    devices,
+    distributed,
+    environment,
+    host,
+    libraries,
+    packages,
+    search_path,
+)
 from torchport.doctor.check import Check
 from torchport.errors import TorchportError
 from torchport.vnpu import wheels
@@ -28,6 +40,8 @@ class Fake(Machine):
     def __init__(self, root: Path, kind: vnpu.Kind, **environ: str) -> None:
         object.__setattr__(self, "environ", environ)
         object.__setattr__(self, "root", root)
+        object.__setattr__(self, "working_folder", root / "work")
+        object.__setattr__(self, "path", ())
         self.__dict__["backend"] = vnpu.Backend(kind, "as the test says", root / "lib", root / "home")
 
 
@@ -212,7 +226,8 @@ def test_a_torch_of_another_release(made: Callable[..., Fake], monkeypatch: pyte
 
 def test_a_source_of_torch_in_the_path(made: Callable[..., Fake], tmp_path: Path) -> None:
     write(tmp_path, "source/torch/__init__.py", "raise SystemExit('imported')")
-    assert "another folder" in failed(made(PYTHONPATH=str(tmp_path / "source")))["import path"].fix
+    wrong = failed(made(PYTHONPATH=str(tmp_path / "source")))["import path"]
+    assert wrong.fix == f"Take {tmp_path}/source out of PYTHONPATH, or rename {tmp_path}/source/torch."
 
 
 @pytest.mark.parametrize(
@@ -251,6 +266,8 @@ def test_containers_by_their_own_python(kind: str, tmp_path: Path) -> None:
     for name in there:
         write(tmp_path, f"{name}/__init__.py", "raise SystemExit('imported')")
         write(tmp_path, f"{name}/version.py", f"__version__ = {wheels.SUPPORTED!r}\ncuda = None\n")
+        for library in search_path.LIBRARIES.get(name, ()):
+            write(tmp_path, f"{name}/{library}.so", "")
     for name in libraries.NAMES if built else ():
         write(tmp_path, f"lib/{name}", "")
     before = {path for path in tmp_path.rglob("*") if path.name != "__pycache__"}

@@ -10,7 +10,7 @@ import pytest
 import recordings
 
 from torchport.cli import main
-from torchport.compare.invariants import DATA, NUMBERS, RATES, REPLICAS, judge_invariants
+from torchport.compare.invariants import DATA, LIVE, NUMBERS, RATES, REPLICAS, judge_invariants
 from torchport.record.invariants import RULES
 from torchport.report import render_invariants
 
@@ -171,4 +171,4 @@ def test_the_words_say_how_far_they_reach(tmp_path, capsys):
 def test_the_page_has_each_invariant():
     page = Path(__file__).parents[2].joinpath("docs/invariants.md").read_text()
     listed = re.findall(r"^\| ([a-z][^|]*[a-z]) \|", page, re.MULTILINE)
-    assert listed[1:] == [*(rule.name for rule in RULES), REPLICAS, DATA, RATES, NUMBERS]
+    assert listed[1:] == [*(rule.name for rule in RULES), REPLICAS, DATA, RATES, NUMBERS, LIVE]

@@ -24,7 +24,7 @@ def said(text: str) -> str:
 
 @pytest.mark.parametrize("path", [str(path.relative_to(ROOT)) for path in DOCUMENTS])
 def test_a_document_names_no_cause(path: str) -> None:
-    assert diagnose_text((ROOT / path).read_text("utf-8")).data["answer"] == "clean"
+    assert diagnose_text((ROOT / path).read_text("utf-8")).data["answer"] in ("clean", "open")
 
 
 def test_documents_are_there() -> None:
@@ -52,7 +52,7 @@ def test_of_a_folder_the_logs_are_read(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(f"{FULL}\n")
     (tmp_path / "rank_0.log").write_text("step 1\n")
     result = diagnose_logs(str(tmp_path), None)
-    assert (result.data["answer"], result.data["logs"]) == ("clean", 1)
+    assert (result.data["answer"], result.data["logs"]) == ("open", 1)
     assert "2 of 3 files were not read" in result.findings[0].message
     (tmp_path / "rank_1.log").write_text(f"{FULL}\n")
     assert diagnose_logs(str(tmp_path), None).data["row"] == "memory.device-full"
@@ -104,6 +104,6 @@ def test_the_script_s_own_text_is_known_across_blocks() -> None:
 def test_what_tests_that_pass_print() -> None:
     """Their names have the words of errors in them, as pytest's of this project do."""
     names = "".join(
-        f"tests/test_rows.py::test_row[{row.sample}] PASSED  [  3%]\n" for row in load_error_rows().values()
+        f"tests/test_rows.py::test_row[{row.samples[0]}] PASSED  [  3%]\n" for row in load_error_rows().values()
     )
-    assert diagnose_text(names).data["answer"] == "clean"
+    assert diagnose_text(names).data["answer"] in ("clean", "open")

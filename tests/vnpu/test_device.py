@@ -17,6 +17,25 @@ def test_count_and_name() -> None:
     assert ascendcl.lib.aclrtGetSocName() == b"Ascend910B1"
 
 
+def test_operators_are_counted_for_opened_devices() -> None:
+    """None has run here; a device that was closed again has been opened."""
+    result = python(
+        """
+import ctypes, ascendcl
+from ascendcl import acl
+count = ctypes.CDLL("libvnpu.so").vnpuDeviceLaunches
+count.restype, count.argtypes = ctypes.c_int64, [ctypes.c_int]
+numbers = (-1, 0, 1, 7, 63, 64)
+print([count(number) for number in numbers])
+acl("aclrtSetDevice", 7)
+acl("aclrtSetDevice", 0)
+acl("aclrtResetDevice", 0)
+print([count(number) for number in numbers])
+"""
+    )
+    assert result.stdout == "[-1, -1, -1, -1, -1, -1]\n[-1, 0, -1, 0, -1, -1]\n", result.stderr
+
+
 @pytest.mark.parametrize(
     ("visible", "count", "physical"),
     [

@@ -12,6 +12,7 @@ import pytest
 from torchport import vnpu
 from torchport.convert import Extras, convert_tree
 from torchport.convert.launcher import LAUNCHER, plan_launcher
+from torchport.results.used_devices import parse_used_devices
 from torchport.rules import Style
 
 SCRIPT = Path(__file__).with_name("data") / "ddp_train.py"
@@ -36,8 +37,10 @@ def test_run_starts_the_processes() -> None:
     ended = finish(command)
     assert ended.stdout == SAYS
     assert ended.stderr.count('torch.distributed.init_process_group("nccl") -> "hccl"') == 1  # rank 0 speaks
-    said = sorted(line for line in ended.stderr.splitlines() if line.startswith("torchport: rank"))
-    assert said == [f"torchport: rank {rank} used npu:{rank} (card {card})" for rank, card in ((0, 1), (1, 3))]
+    (line,) = (line for line in ended.stderr.splitlines() if line.startswith("torchport: NPUs used: "))
+    uses = parse_used_devices(line) or ()
+    names = [(use.rank, [(one.device, one.number) for one in use.devices or ()]) for use in uses]
+    assert names == [(0, [("npu:0", "1")]), (1, [("npu:1", "3")])]
     assert " holds " not in ended.stderr
 
 
@@ -48,8 +51,9 @@ def test_run_warns_of_memory_on_the_first_card(tmp_path: Path) -> None:
         "for _ in range(2): x = torch.ones(2).cuda()\n"
     )
     ended = finish([sys.executable, "-m", "torchport", "run", "--nproc", "2", str(script)])
-    assert "torchport: rank 0 used npu:0\n" in ended.stderr
-    assert "torchport: rank 1 used npu:1 and npu:0\n" in ended.stderr
+    # Copies are no operators.
+    idle = "rank 0: npu:0 opened, nothing computed; rank 1: npu:0 opened, nothing computed and npu:1 opened, nothing"
+    assert f"torchport: no NPU was used: everything ran on the CPU; {idle} computed\n" in ended.stderr
     assert ended.stderr.count("warning: rank 1 works on npu:1 and holds 2 MiB of npu:0 as well. Call") == 1
     assert "warning: rank 0" not in ended.stderr
 

@@ -54,7 +54,7 @@ def patch_distributed(torch: Any, patches: Patches, log: Log) -> None:
     def remembers_rank(original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> None:
             original(*args, **kwargs)
-            log.rank, log.ranks = distributed.get_rank(), distributed.get_world_size()
+            log.rank = distributed.get_rank()
 
         return call
 

@@ -31,7 +31,6 @@ class Log:
 
     def __init__(self) -> None:
         self.rank = int(os.environ.get("RANK") or 0)  # of this process in a distributed run
-        self.ranks = int(os.environ.get("WORLD_SIZE") or 1)
         self._counts: dict[_Place, int] = {}
         self._bytes: dict[_Place, int] = {}
         self._folder = os.getcwd()
@@ -109,16 +108,15 @@ def format_summary(events: list[Event], audit: str) -> Iterator[str]:
                 )
 
 
-def format_cards(cards: list[Card], rank: int, ranks: int) -> Iterator[str]:
-    """Lines for stderr about the NPUs that one of several ranks has opened, the one that it works on first."""
-    if not cards or ranks < 2:
-        return
-    own, *others = cards
-    yield f"torchport: rank {rank} used {' and '.join(card.name for card in cards)}"
-    first = [card for card in others if card.device == "npu:0"]
-    if first and rank:
+def format_cards(cards: list[Card], rank: int) -> Iterator[str]:
+    """Warn of a rank that holds memory of the first NPU beside its own.
+
+    `cards` are the NPUs that it has opened, the one that it works on first.
+    """
+    first = [card for card in cards[1:] if card.device == "npu:0"]
+    if first:
         yield (
-            f"torchport: warning: rank {rank} works on {own.name} and holds {first[0].held / 2**20:,.0f} MiB of "
+            f"torchport: warning: rank {rank} works on {cards[0].name} and holds {first[0].held / 2**20:,.0f} MiB of "
             f"{first[0].name} as well. {ELSEWHERE_TOO}"
         )
 

@@ -107,9 +107,9 @@ class Process:
             return
         for line in format_summary(events, file) if self._log.rank == 0 else ():
             print(line, file=sys.stderr)
-        cards = list_opened_cards(sys.modules["torch"])
-        for line in format_cards(cards, self._log.rank, self._log.ranks):
-            print(line, file=sys.stderr)
+        if self._log.rank:  # rank 0 works on the first card
+            for line in format_cards(list_opened_cards(sys.modules["torch"]), self._log.rank):
+                print(line, file=sys.stderr)
 
 
 def _excepthook(original: Any) -> Any:

@@ -7,6 +7,7 @@ examples:
   torchport compare base/ npu/ -o report.html --csv operators.csv     both recorded with --level tensor
   torchport compare one many                                          one device against the ranks of a distributed run
   torchport compare gpu.h5 npu.h5 --csv results.csv                   two files of torch.utils.dumper
+  torchport compare gpu.log npu.log                                   two printed logs (or .gz, .jsonl, .json, .csv)
   torchport compare --model package.net:factory                       each module of a model by itself, on the NPU
 
 Answers in the words of `torchport port`, which leaves such recordings, as `torchport run --record` does. Losses,
@@ -28,6 +29,10 @@ Two files of the porting guide's torch.utils.dumper (`import torchport.legacy` h
 compare -m npu.h5 -g gpu.h5` did. The second is made with load_file_path=gpu.h5: then each operator has the same inputs
 in both. A result is wrong where it is further off than CANN's bound for one operator and the rounding of its inputs
 explain.
+
+Two printed logs are paired by the names and steps in them, and their losses are held against the rule of thumb that the
+mean relative difference is below 2 %. The answer is "within the rule of thumb" (exit code 0), "outside of it" (1) or
+undecided (4), and never that the port holds: a log shows neither weights nor gradients nor data. --csv stores pairs.
 
 Exit code 0: holds. 1: does not hold. 4: undecided, with what would decide it.
 """
@@ -101,6 +106,8 @@ def run_command(arguments: argparse.Namespace) -> int:
         )
     if arguments.reference.suffix in SUFFIXES and arguments.port.suffix in SUFFIXES:
         return _dumper_files(arguments)
+    if any(path.is_file() and path.suffix not in SUFFIXES for path in (arguments.reference, arguments.port)):
+        return _logs(arguments)
     reference, port = Recording.from_directory(arguments.reference), Recording.from_directory(arguments.port)
     control = Recording.from_directory(arguments.control) if arguments.control else None
     assembly = None
@@ -179,6 +186,27 @@ def _dumper_files(arguments: argparse.Namespace) -> int:
     elif not arguments.quiet:
         print(render_dumper_files(data), end="")
     return int(bool(found.wrong)) if found.judged else UNDECIDED
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    """The numbers in two printed logs."""
+    _refuse(
+        arguments,
+        ("control", "again", "rank", "step", "tolerance", "html", "tensors", "sarif"),
+        "for two printed logs",
+        "--json prints the result for a program, --csv stores the pairs.",
+    )
+    from torchport.compare.printed_logs import OUTSIDE, WITHIN, compare_logs, to_csv
+    from torchport.report.printed_logs import render_printed_logs
+
+    result, paired = compare_logs(arguments.reference, arguments.port)
+    if arguments.csv:
+        write_atomically(arguments.csv, to_csv(paired).encode())
+    if arguments.json:
+        print(result.text(), end="")
+    elif not arguments.quiet:
+        print(render_printed_logs(result), end="")
+    return {WITHIN: 0, OUTSIDE: 1}.get(result.data.answer, UNDECIDED)
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], where: str, hint: str) -> None:

@@ -7,9 +7,13 @@ examples:
   torchport diagnose logs/                 the logs of all ranks: which failed first, and what the others then saw
   torchport diagnose train.log --html cause.html
 
-Reads what Python, torch, torch_npu, CANN (plog), HCCL, torchrun, DataLoader and Linux print, in files of any size. The
-first in time counts, not the last that was raised; what only follows is folded. Exit code 0: no failure is known by
-any line. 1: a cause is named. 4: it failed, and nothing is known about why; the nearest row is named.
+Reads what Python, torch, torch_npu, CANN (plog), HCCL, MindSpore, launchers, DataLoader and Linux print, in files of any
+size, packed ones too. The first in time counts, not the last that was raised; what only follows is folded. A run that
+raised nothing is judged by its numbers: a loss that is no number, 0.0 or constant, a scale that falls to its floor.
+CANN's own logs (plog) of the processes that the log names are read where they are in --plog.
+
+Exit code 0: the run is seen to have come to a good end. 1: a cause is named, or the run is sick. 4: it failed, and
+nothing is known about why; or no line tells how it ended.
 """
 
 from __future__ import annotations
@@ -20,12 +24,13 @@ from pathlib import Path
 
 from torchport.cli import UNDECIDED
 from torchport.diagnose import diagnose_logs
+from torchport.diagnose.plogs import default_folder
 from torchport.diagnose.results import LIMIT
 from torchport.findings import write_atomically
 from torchport.report import render_diagnosis
 from torchport.report.html import render_page
 
-EXIT = {"clean": 0, "cause": 1, "unknown": UNDECIDED}
+EXIT = {"clean": 0, "cause": 1, "sick": 1, "unknown": UNDECIDED, "open": UNDECIDED}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -33,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("log", metavar="FILE|-|DIR", help="a log, - for stdin, or a folder of the ranks' logs")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="store the result as JSON here")
     parser.add_argument("--html", type=Path, metavar="FILE", help="store a report as one HTML file here")
+    parser.add_argument(
+        "--plog",
+        type=Path,
+        default=default_folder(),
+        metavar="DIR",
+        help="CANN's logs, of which those of the log's processes are read (default: ~/ascend/log)",
+    )
     parser.add_argument(
         "--limit",
         type=_size,
@@ -43,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_command(arguments: argparse.Namespace) -> int:
-    result = diagnose_logs(arguments.log, getattr(sys.stdin, "buffer", None), arguments.limit)
+    result = diagnose_logs(arguments.log, getattr(sys.stdin, "buffer", None), arguments.limit, arguments.plog)
     if arguments.output:
         result.write(arguments.output)
     if arguments.html:

@@ -20,11 +20,12 @@ import json
 import re
 from typing import Any
 
+from torchport.diagnose.sickness import load_sickness
 from torchport.errors import TorchportError
 from torchport.knowledge import support
 from torchport.knowledge.api import Status, find_api, load_apis
 from torchport.knowledge.environment import load_variables
-from torchport.knowledge.errors import load_error_rows
+from torchport.knowledge.errors import REPORT_TO, Row, load_error_rows
 from torchport.knowledge.errors.codes import Code, find_code
 from torchport.knowledge.libraries import load_libraries
 from torchport.knowledge.support import How
@@ -76,15 +77,11 @@ def explain_word(word: str) -> dict[str, Any]:
         lines += [f"  see {library.link}"] if library.link else []
         return {"package": library.name, "status": library.status, "note": library.note, "text": "\n".join(lines)}
     if (error := load_error_rows().get(word)) is not None:
-        text = f"{word}: {error.cause}\n  fix   {error.fix}"
-        text += f"\n  next  {error.next}" if error.next else ""
-        return {
-            "error": word,
-            "cause": error.cause,
-            "fix": error.fix,
-            "next": error.next,
-            "text": f"{text}\n  as in {error.samples[0]}\n  known from {error.source}",
-        }
+        return _error(error)
+    if (sign := load_sickness().get(word.removeprefix("sick."))) is not None:
+        cause = sign["cause"].format("since the step that `torchport diagnose` names")
+        text = f"{word}: {cause}\n  fix   {sign['fix']}\n  next  {sign['next']}\n  known from {sign['source']}"
+        return {"sign": word, "cause": cause, "fix": sign["fix"], "next": sign["next"], "text": text}
     if (code := find_code(word)) is not None:
         return _code(code)
     rules = [entry for entry in build_catalogue().values() if re.search(rf"\b{_last(word)}\b", entry.title)]
@@ -104,6 +101,15 @@ def explain_word(word: str) -> dict[str, Any]:
     close = difflib.get_close_matches(word, known, n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "`torchport explain` lists the codes."
     raise TorchportError(f"nothing is known about {word!r}", hint=hint)
+
+
+def _error(row: Row) -> dict[str, Any]:
+    lines = [f"{row.name}: {row.cause}", f"  fix   {row.fix}", *([f"  next  {row.next}"] if row.next else [])]
+    if row.owner:
+        lines += [f"  owner {row.owner}", f"  report to {REPORT_TO[row.owner]}"]
+    lines += [f"  as in {sample}" for sample in row.samples] + [f"  known from {row.source}"]
+    facts = {"error": row.name, "cause": row.cause, "fix": row.fix, "next": row.next, "owner": str(row.owner)}
+    return {**facts, "text": "\n".join(lines)}
 
 
 def _code(code: Code) -> dict[str, Any]:

@@ -24,9 +24,9 @@ Behind SCRIPT, options of torchport's stay torchport's, and all other words go t
 refused. A launcher (torchrun, accelerate, deepspeed) is that of the environment in which torchport is installed.
 
 CUDA calls are redirected while the script runs (`torchport.auto`). At its end stderr says what was redirected, what ran
-on the CPU and what could not be done, and why the script failed where that is known (`torchport diagnose`); -q leaves
-that out. Ends with the script's own exit status, or with torchrun's; with 1 where that is 0 but an operator of the
-virtual NPU has failed and the script has not waited for it.
+on the CPU and what could not be done, why the script failed where that is known (`torchport diagnose`), and in one line
+which NPUs each rank has used; -q leaves that out. Ends with the script's own exit status, or with torchrun's; with 1
+where that is 0 but an operator of the virtual NPU has failed and the script has not waited for it.
 
 With --invariants, what each training has in common is watched: gradients are cleared, weights move, clipping comes
 before the step ... (`torchport record invariants`). 1 where the script ends with 0 and one of them is broken.
@@ -299,7 +299,7 @@ def _checking(environment: dict[str, str]) -> dict[str, str]:
 def _patching(arguments: argparse.Namespace, python_path: str) -> dict[str, str]:
     always = {"TORCHPORT_FAILURES": "1", "PYTHONPATH": startup.prepend_start_folder(python_path)}
     if not arguments.quiet:
-        always["TORCHPORT_DIAGNOSE"] = "1"
+        always |= {"TORCHPORT_DIAGNOSE": "1", "TORCHPORT_USED": "1"}
     if arguments.as_is:
         if arguments.audit:
             raise TorchportError("--as-is redirects nothing that --audit could write down", hint="Drop one of them.")

@@ -86,7 +86,7 @@ def port_conditions(reference: Recording, port: Recording) -> Iterator[Finding]:
         yield error_finding(
             "TP310",
             f"the port ended with {ended_how(port)} {_reached(port)}{_cause(port)}",
-            _remedy(port) or _name_library(port),
+            _name_library(port) or _remedy(port),
             location=_error_place(port),
             stderr=port.last_messages,
         )

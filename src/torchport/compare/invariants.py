@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchport.compare.conditions import replicas_equal
+from torchport.diagnose.sickness import find_signs_in
 from torchport.findings import Finding, Location, Result, Safety, Severity
+from torchport.logs import Printed
 from torchport.record.recording import Process, Recording
 from torchport.results.invariants import Invariants
 
 CODE = "TP368"
 REPLICAS, DATA, RATES = "replicas are equal", "ranks see different data", "ranks have one learning rate"
-NUMBERS, MOVE = "losses are numbers", "weights move"
+NUMBERS, MOVE, LIVE = "losses are numbers", "weights move", "losses change and steps are taken"
 VISITS = 3  # of a place that uploads, at which all ranks have the same
 ROUNDING, OF_GRADIENTS = 1e-6, 1e-4  # relative: norms in seven digits, and what ranks compute each by itself
 LEAST = 3  # losses in a row; steps in which all replicas are equal
@@ -38,6 +40,7 @@ def judge_invariants(recording: Recording) -> Result[Invariants]:
         *_compare_data(trained),
         *_compare_rates(trained),
         *_find_lost_losses(trained),
+        *_find_sickness(trained),
         *(_find_standstill(trained) if not any(name == MOVE for name, _ in found) else ()),
     )
     judged: dict[str, int] = {}
@@ -47,7 +50,7 @@ def judge_invariants(recording: Recording) -> Result[Invariants]:
     judged[REPLICAS] = min(len(one.of_kind("initial")) for one in trained) if len(trained) > 1 else 0
     judged[DATA] = len(_list_visits(trained))
     judged[RATES] = min(len(one.of_kind("settings")) for one in trained) if len(trained) > 1 else 0
-    judged[NUMBERS] = sum(len(one.of_kind("loss")) for one in trained)
+    judged[NUMBERS] = judged[LIVE] = sum(len(one.of_kind("loss")) for one in trained)
     return Result("record invariants", findings, Invariants(recording.steps, len(trained), watched, judged))
 
 
@@ -233,4 +236,23 @@ def _find_lost_losses(processes: Sequence[Process]) -> Iterator[Finding]:
             if row == LEAST:
                 text = f"the loss is {value} from step {number - LEAST + 1} on"
                 yield _make_finding(NUMBERS, text, event["site"], number)
+                return
+
+
+def _find_sickness(processes: Sequence[Process]) -> Iterator[Finding]:
+    """The signs that `torchport diagnose` finds in printed numbers, in the numbers themselves: by place of a loss."""
+    for process in processes:
+        series: dict[str, list[Printed]] = {}
+        sites: dict[str, str] = {}  # names by place: several losses may be parts of one
+        for number, event in enumerate(process.of_kind("loss")):
+            name = sites.setdefault(event["site"], f"loss_{len(sites)}")
+            series.setdefault(name, []).append(Printed(number, None, name, float(event["value"]), number, ROUNDING))
+        for event in process.of_kind("scaler"):
+            for name, value in (("loss_scale", event["scale"]), ("skipped_steps", event["skipped"])):
+                told = Printed(event["step"], None, name, float(value), event["step"])
+                series.setdefault(name, []).append(told)
+        for sign in find_signs_in(series):
+            if sign.name != "not-finite":
+                site = next((site for site, name in sites.items() if sign.facts.startswith(f"{name} ")), "")
+                yield _make_finding(LIVE, sign.cause.rstrip("."), site, sign.line)
                 return

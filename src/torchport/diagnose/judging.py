@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 
 from torchport.diagnose.logs import Event
@@ -11,9 +12,12 @@ from torchport.knowledge.errors import Role
 APART = 30  # lines between two events of one rank that do not belong together
 # Within what was printed together, the line that says most.
 _SAYS = {role: place for place, role in enumerate(Role)}
-# Between what was printed apart, what can be the reason for the others: a cause before a bare code, that before how a
-# process ended, that before those who waited for it.
-_EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 2, Role.PEER: 3, Role.EFFECT: 4}
+# Between what was printed apart, what can be the reason for the others: a cause before a bare code, that before a
+# warning, this before how a process ended, that before those who waited for it.
+_EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.PEER: 4, Role.EFFECT: 5}
+_WARNING = 2
+# A line that tells of an error by itself, where its row could stand in any text.
+_ERROR = re.compile(r"error|exception|fail|fatal|abort|panic|traceback|错误|失败|异常", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,14 +32,25 @@ class Judgement:
 
 
 def judge_events(events: Iterable[Event]) -> Judgement | None:
-    """The judgement on all events of all logs; None where none of them tells of a failure."""
-    heads = [_head(group) for group in _together(events)]
-    if not heads:
+    """The judgement on all events of all logs; None where none of them tells of a failure.
+
+    A warning by itself tells of none.
+    """
+    groups = _together(events)
+    if all(event.is_warning for group in groups for event in group):
         return None
+    heads = [_head(group) for group in groups]
     ordered = _in_time(heads)
-    first = min(ordered, key=lambda event: _EXPLAINS[event.row.role])  # the first of the best
+    first = min(ordered, key=_explains)  # the first of the best
     others = tuple(event for event in ordered if event is not first)
     return Judgement(first, others, *_confidence(first, others))
+
+
+def _explains(event: Event) -> int:
+    weight = _EXPLAINS[event.row.role]
+    if weight < _WARNING and event.is_warning:
+        return _WARNING
+    return max(weight, _EXPLAINS[Role.CODE]) if event.is_guess else weight
 
 
 def _together(events: Iterable[Event]) -> list[list[Event]]:
@@ -54,9 +69,16 @@ def _together(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def _head(group: Sequence[Event]) -> Event:
-    head = min(group, key=lambda event: (_SAYS[event.row.role], event.line))
+    head = min(
+        group, key=lambda one: (_explains(one), _SAYS[one.row.role], one.is_warning, one.line, -_specificity(one))
+    )
     moments = [event.when for event in group if event.when is not None]
     return dataclasses.replace(head, when=_earliest(moments)) if moments else head
+
+
+def _specificity(event: Event) -> int:
+    """Of several rows that speak of one line, the one with the longest words means it most exactly."""
+    return max((len(word) for word in event.row.words if word in event.text), default=0)
 
 
 def _earliest(moments: Sequence[float]) -> float:
@@ -80,9 +102,17 @@ def _confidence(first: Event, others: Sequence[Event]) -> tuple[str, str]:
     rivals = [other for other in others if other.row.role is Role.CAUSE and other.row.name != first.row.name]
     if first.row.role in (Role.PEER, Role.EFFECT, Role.OUTCOME):
         return "low", "it shows that something failed elsewhere, and not what"
+    if first.is_warning:
+        return "low", "the line is a warning, and nothing else says why the run failed"
     if first.row.role in (Role.CODE, Role.SCRIPT):
         return ("medium", "the code is general" if first.row.role is Role.CODE else "no row knows this exception")
+    if first.is_guess:
+        return "medium", "it is CANN's own guess at the cause of a code"
+    if first.is_bare_code:
+        return "medium", "a code alone tells it, and no sentence beside it"
     timeless = any(rival.when is None for rival in (first, *rivals))
     if rivals and timeless and {rival.file for rival in rivals} != {first.file}:
         return "medium", "other causes are named too, and not all lines have a time"
+    if not others and not _ERROR.search(first.text):
+        return "medium", "the line does not say that it is an error, and no other tells of a failure"
     return "high", "the first in time that explains the others" if others else "the only cause that is named"

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
 import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import BinaryIO
 
 from torchport.diagnose import moments
-from torchport.diagnose.matching import TEXT, Matcher
-from torchport.diagnose.raised import Raised
+from torchport.diagnose.fields import extract_fields
+from torchport.diagnose.matching import TEXT, Hit, Matcher
+from torchport.diagnose.progress import Progress, find_ending
+from torchport.diagnose.raised import ExceptionReader, Raised
 from torchport.diagnose.reading import read_blocks
+from torchport.diagnose.sickness import Sign, find_signs
 from torchport.knowledge.errors import Role, Row, load_error_rows
 
 EXCEPTION = "script.exception"
 BELONGS = 12  # lines behind an exception in which its message may go on, as torch_npu's do
+BEFORE = 3  # lines before an event in which facts of it stand
+# A line's own mark, in the order in which they stand in it: a warning may tell of an error.
+_MARK = re.compile(
+    r"(?P<warning>\w{0,40}Warning\b|\bWARN(?:ING)?\b|\[W[ \d]|^W\d{4} )"
+    r"|\w{0,60}Error\b|\bERROR\b|\[E[ \d]|^E\d{4} |Exception"
+)
+_CODE = re.compile(r"\b(?:[EW][A-Z0-9]\d{4}|[1-5]\d{5})\b")
+_GUESS = re.compile(r"Possible [Cc]ause|\bSolution:|[Pp]ossible (?:cause|reason)s? (?:is|are)|\bMaybe\b")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
     """A line that a row speaks of. `when` are seconds of its year, `rank` and `at` (FILE:LINE of the user's) "" where
-    nothing says them."""
+    nothing says them, `fields` the facts of the lines around it."""
 
     row: Row
     file: str
@@ -29,11 +44,45 @@ class Event:
     when: float | None
     rank: str
     at: str = ""
+    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether the line calls itself a warning, and is none of a row all of whose samples do."""
+        return calls_itself_warning(self.text) and not is_told_as_warning(self.row)
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether the words stand in what CANN takes for the possible cause of a code."""
+        guess = _GUESS.search(self.text)
+        at = min((self.text.find(word) for word in self.row.words if word in self.text), default=-1)
+        return bool(guess and 0 <= guess.start() <= at)
+
+    @property
+    def is_bare_code(self) -> bool:
+        """Whether nothing but a code in the line is what the row knows."""
+        return all(_CODE.search(word) for word in self.row.words if word in self.text)
+
+
+def calls_itself_warning(line: str) -> bool:
+    """Whether the first mark of a level in a line is the one of a warning."""
+    mark = _MARK.search(line)
+    return bool(mark and mark["warning"])
+
+
+@functools.cache
+def is_told_as_warning(row: Row) -> bool:
+    """Whether a failure is told by warnings alone, as Kubernetes tells that a pod was killed."""
+    return row.role is not Role.NOTICE and all(map(calls_itself_warning, row.samples))
 
 
 @dataclasses.dataclass(slots=True)
 class Log:
-    """What was found in a file: events in order of their lines, and how often each row speaks."""
+    """What was found in a file: events in order of their lines, and how often each row speaks.
+
+    `ending` is the number of the line at its end that says that all went well, 0 for none; `progress` has the lines
+    with numbers of training by their own number, and `signs` tell by these that the training is sick.
+    """
 
     name: str
     events: list[Event] = dataclasses.field(default_factory=list)
@@ -42,6 +91,10 @@ class Log:
     bytes: int = 0
     sha256: str = ""
     last: str = ""  # the last line with words
+    ending: int = 0
+    tail: list[str] = dataclasses.field(default_factory=list)  # the last lines
+    signs: list[Sign] = dataclasses.field(default_factory=list)
+    progress: Mapping[int, str] = dataclasses.field(default_factory=dict)
     interrupted: bool = False
     limited: bool = False
 
@@ -51,40 +104,22 @@ def scan_log(stream: BinaryIO, name: str, limit: int) -> Log:
 
     Raises OSError, and reading.NotTextError for what is no text.
     """
-    log, matcher, raised = Log(name), Matcher(), Raised()
+    log, matcher, exceptions, progress = Log(name), Matcher(), ExceptionReader(), Progress()
     digest = hashlib.sha256()
     own = moments.rank_of_file(PurePath(name))
-    exceptions: list[tuple[int, Event]] = []
+    raised: list[tuple[int, Event]] = []
     try:
         for block in read_blocks(stream, limit):
             digest.update(block)
             log.bytes += len(block)
             log.limited = log.bytes >= limit
             first, lines = matcher.lines + 1, block.split(b"\n")
+            progress.add_block(lines, first)
             for hit in matcher.find_hits(block, lines):
                 if hit.row.name != EXCEPTION:
-                    moment = moments.find_line_time(lines, hit.line - first)
-                    log.events.append(
-                        Event(hit.row, name, hit.line, hit.text, moment, moments.parse_rank(hit.text) or own)
-                    )
-            for head, number, text, place in raised.find_exceptions(lines, first):
-                line = text[:TEXT].decode("utf-8", "replace")
-                start = lines[max(head - first, 0)].decode("utf-8", "replace")
-                moment = moments.find_line_time(lines, number - first)
-                exceptions.append(
-                    (
-                        head,
-                        Event(
-                            load_error_rows()[EXCEPTION],
-                            name,
-                            number,
-                            line,
-                            moment,
-                            moments.parse_rank(start) or own,
-                            place,
-                        ),
-                    )
-                )
+                    log.events.append(_event(hit, name, lines, first, own))
+            for one in exceptions.find_exceptions(lines, first):
+                raised.append((one.head, _exception(one, name, lines, first, own)))
             log.last = (
                 next((words for line in reversed(lines) if (words := line.strip())), b"")[:TEXT].decode(
                     "utf-8", "replace"
@@ -94,8 +129,40 @@ def scan_log(stream: BinaryIO, name: str, limit: int) -> Log:
     except KeyboardInterrupt:
         log.interrupted = True
     log.lines, log.counts, log.sha256 = matcher.lines, matcher.counts, digest.hexdigest()
-    log.events = _settled(log.events, exceptions)
+    log.events = _settled(log.events, raised)
+    tail = progress.find_tail()
+    log.ending, _ = find_ending(tail)
+    log.tail = [line for _, line in tail]
+    log.progress = dict(sorted(progress.lines.items()))
+    log.signs = find_signs(log.progress)
     return log
+
+
+def _event(hit: Hit, name: str, lines: Sequence[bytes], first: int, own: str) -> Event:
+    moment = moments.find_line_time(lines, hit.line - first)
+    rank = moments.parse_rank(hit.text) or own
+    return Event(hit.row, name, hit.line, hit.text, moment, rank, fields=_fields(lines, hit.line - first))
+
+
+def _exception(one: Raised, name: str, lines: Sequence[bytes], first: int, own: str) -> Event:
+    head = max(one.head - first, 0)
+    start = lines[head].decode("utf-8", "replace")
+    return Event(
+        load_error_rows()[EXCEPTION],
+        name,
+        one.line,
+        one.text[:TEXT].decode("utf-8", "replace"),
+        moments.find_line_time(lines, one.line - first),
+        moments.parse_rank(start) or own,
+        one.at,
+        _fields(lines, one.line - first),
+    )
+
+
+def _fields(lines: Sequence[bytes], own: int) -> dict[str, str]:
+    """The facts of a line and of what belongs to it, its own first."""
+    near = (*range(own, own + BELONGS + 1), *range(own - 1, own - 1 - BEFORE, -1))
+    return extract_fields(lines[at][:4096].decode("utf-8", "replace").rstrip() for at in near if 0 <= at < len(lines))
 
 
 def _settled(events: list[Event], exceptions: list[tuple[int, Event]]) -> list[Event]:
@@ -105,20 +172,25 @@ def _settled(events: list[Event], exceptions: list[tuple[int, Event]]) -> list[E
     """
     harmless = {event.line for event in events if event.row.role is Role.NOTICE}
     kept = [event for event in events if event.row.role is not Role.EFFECT or event.line not in harmless]
+    lines = [event.line for event in kept]
+    untold = []
     for head, raised in exceptions:
         told = False
-        for at, event in enumerate(kept):
-            # An effect on a line behind may be that of the exception itself.
-            reach = 0 if event.row.role is Role.EFFECT else BELONGS
-            if event.row.role is Role.NOTICE or not head <= event.line <= raised.line + reach:
-                continue
-            if event.row.role is Role.EFFECT and event.line != raised.line:
-                continue
-            if event.rank != raised.rank and event.rank and raised.rank:
-                continue
-            told = True
-            if not event.at:
-                kept[at] = dataclasses.replace(event, at=raised.at)
+        for at in range(bisect.bisect_left(lines, head), bisect.bisect_right(lines, raised.line + BELONGS)):
+            if _tells(kept[at], raised):
+                told = True
+                if not kept[at].at:
+                    kept[at] = dataclasses.replace(kept[at], at=raised.at)
         if not told:
-            kept.append(raised)
-    return sorted(kept, key=lambda event: event.line)
+            untold.append(raised)
+    return sorted((*kept, *untold), key=lambda event: event.line)
+
+
+def _tells(event: Event, raised: Event) -> bool:
+    """Whether an event in the lines of an exception, or close behind them, is that exception in a row's words."""
+    if event.row.role is Role.NOTICE or (event.rank != raised.rank and event.rank and raised.rank):
+        return False
+    if event.row.role is Role.EFFECT or event.is_warning:
+        return event.line == raised.line
+    # What is printed behind an exception may explain it; how processes end then does not.
+    return event.line <= raised.line or event.row.role in (Role.CAUSE, Role.CODE, Role.PEER)

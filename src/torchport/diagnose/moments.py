@@ -15,7 +15,7 @@ _STAMPS = (
     re.compile(r"\b[IWEF](?P<month>\d{1,2})(?P<day>\d{2}) " + _CLOCK),
     re.compile(r"(?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) " + _CLOCK),
 )
-_RANK = re.compile(r"^\[rank(\d{1,6})\]:|RankID:(\d{1,6})\b|\brank\[(\d{1,6})\]|\[Rank (\d{1,6})\]")
+_RANK = re.compile(r"(?<!\w)\[(?:rank|default)(\d{1,6})\]:|RankID:(\d{1,6})\b|\brank\[(\d{1,6})\]|\[Rank (\d{1,6})\]")
 _OF_FILE = re.compile(r"(?:rank|worker|device)[_\-.]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _OF_FOLDER = re.compile(r"(\d{1,6})")
 BEFORE, AFTER = 20, 3  # lines around one without a time in which one is looked for
@@ -34,8 +34,12 @@ def parse_time(line: str) -> float | None:
     # torch's own (c10) has nine digits, of a clock that is not the wall's; glog itself has six.
     parts = "0" if first["f"] is None or re.fullmatch(r"\d{9}", first["f"]) else first["f"].replace(".", "")
     fraction = float(f"0.{parts}")
-    days = 31 * month + int(first["day"])  # in order; more is not asked of it
-    return days * 86400.0 + int(first["h"]) * 3600 + int(first["m"]) * 60 + int(first["s"]) + fraction
+    return seconds_of_year(month, int(first["day"]), int(first["h"]), int(first["m"]), int(first["s"])) + fraction
+
+
+def seconds_of_year(month: int, day: int, hour: int, minute: int, second: int) -> float:
+    """A number that grows with time within a year; each month has 31 days, as no more than the order is asked of it."""
+    return ((31 * month + day) * 24 + hour) * 3600.0 + minute * 60 + second
 
 
 def find_line_time(lines: Sequence[bytes], index: int) -> float | None:
@@ -49,9 +53,10 @@ def find_line_time(lines: Sequence[bytes], index: int) -> float | None:
 
 
 def parse_rank(line: str) -> str:
-    """The rank that a line names as its own; "" for none."""
-    match = _RANK.search(line[:400])
-    return next(filter(None, match.groups())) if match else ""
+    """The rank that a line names as its own; "" for none. Of several marks the last is the process's own."""
+    found = list(_RANK.finditer(line[:400]))
+    marks = [match for match in found if match.group(1)] or found[:1]
+    return next(filter(None, marks[-1].groups())) if marks else ""
 
 
 def rank_of_file(path: PurePath) -> str:

@@ -2,61 +2,118 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
+from torchport.diagnose.marks import find_end_of_marks, is_marks
+from torchport.diagnose.quoting import remove_quoted_text
+
 HEAD = b"Traceback (most recent call last)"
+# What Python prints above the traceback of an exception that it goes on after, in __del__ and in threads of its own.
+_IGNORED = b"Exception ignored in"
+# Ray's head of an exception of another process, which follows with its traceback.
+_WRAPPED = b"RayTaskError("
 LONGEST = 400  # lines of a traceback
+MOST = 400  # exceptions of one file; what comes after them is the same over and over
 _FRAME = re.compile(rb'^\s+File "([^"]{1,300})", line (\d{1,7})')
 _NOT_THEIRS = (b"site-packages", b"dist-packages", b"/lib/python", b"<frozen", b"torchport/")
+# Dates and times before a line: its digits are other ones in each line of one traceback.
+_STAMP = re.compile(rb"\d{1,4}(?:[-:/., T_]{1,2}\d{1,9}){1,8}")
+_EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception): \S")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
 class Raised:
+    """The lines from `head` to `line`, of which the last says `text`; `at` is FILE:LINE of the user's, "" for none."""
+
+    head: int
+    line: int
+    text: bytes
+    at: str = ""
+
+
+class ExceptionReader:
     """The tracebacks of one file, block by block; one may go on in the next block."""
 
     def __init__(self) -> None:
         self._open: list[_Traceback] = []
+        self._before = b""
+        self._found = 0
 
-    def find_exceptions(self, lines: Sequence[bytes], first: int) -> Iterator[tuple[int, int, bytes, str]]:
-        """Line number of the head, line number and text of the exception, and FILE:LINE of the user's ("" for none).
+    def find_exceptions(self, lines: Sequence[bytes], first: int) -> Iterator[Raised]:
+        """Each exception that ends in these lines; `first` is the number of `lines[0]`.
 
-        `first` is the number of `lines[0]`.
+        An exception whose traceback is cut off, or was never printed, is its own head.
         """
-        if not self._open and not any(HEAD in line for line in lines):
-            return
         for number, line in enumerate(lines, first):
+            if self._found >= MOST:
+                return
             at = line.find(HEAD)
-            if at >= 0:
-                prefix = line[:at].rpartition(b"\r")[2]
-                self._open = [one for one in self._open if one.prefix != prefix]
-                self._open.append(_Traceback(number, prefix))
+            prefix = line[:at].rpartition(b"\r")[2] if at >= 0 else b""
+            if at >= 0 and is_marks(prefix):
+                self._open = [one for one in self._open if one.prefix != _plain(prefix)]
+                self._open.append(_Traceback(number, prefix, ignored=_IGNORED in self._before))
+                self._before = line
                 continue
             for one in self._open:
                 if (text := one.feed_line(line, number)) is not None:
                     self._open = [other for other in self._open if other is not one]
-                    if text:
-                        yield one.head, number, text, one.place
+                    if text and not one.ignored:
+                        self._found += 1
+                        yield Raised(one.head, number, text, one.place)
                     break
+                if one.has_taken:
+                    break
+            else:
+                if b"Error: " in line or b"Exception: " in line:
+                    found = find_exception(line)
+                    if found and _IGNORED not in self._before:
+                        self._found += 1
+                        yield Raised(number, number, found)
+            if line:
+                self._before = line
+
+
+def find_exception(line: bytes) -> bytes:
+    """The exception that a line begins with, behind marks of launchers; empty for none."""
+    found = _EXCEPTION.search(line, 0, 400)
+    if found is None or not is_marks(line[: found.start()]):
+        return b""
+    said = remove_quoted_text(line.decode("utf-8", "replace"))
+    return line[found.start() :].rstrip() if found.group().decode() in said else b""
+
+
+def _plain(prefix: bytes) -> bytes:
+    return _STAMP.sub(lambda match: b"0" * len(match.group()), prefix)
 
 
 class _Traceback:
-    def __init__(self, head: int, prefix: bytes) -> None:
+    def __init__(self, head: int, prefix: bytes, *, ignored: bool) -> None:
         self.head = head
-        self.prefix = prefix
+        self.prefix = _plain(prefix)
+        self.ignored = ignored
         self.place = ""
+        self.has_taken = False  # whether the last line was one of the traceback
 
     def feed_line(self, line: bytes, number: int) -> bytes | None:
         """The exception, where this line says it; empty where there will be none; None where the traceback goes on."""
+        self.has_taken = False
         if number - self.head > LONGEST:
             return b""
         body = line
         if self.prefix:
-            if line[:5] != self.prefix[:5]:
+            if _plain(line[: len(self.prefix)]).rstrip() != self.prefix.rstrip():
                 return None  # of another rank, between
             body = line[len(self.prefix) :]
+        elif line[:1] in b"[(" and find_end_of_marks(line):
+            return None  # of a rank, where this one has no mark
+        self.has_taken = True
         if match := _FRAME.match(body):
             path = match.group(1)
             if not any(word in path for word in _NOT_THEIRS):
                 self.place = f"{path.decode('utf-8', 'replace')}:{match.group(2).decode()}"
             return None
-        return None if not body.strip() or body[:1].isspace() else body.rstrip()
+        if not body.strip() or body[:1].isspace() or _WRAPPED in body:
+            return None
+        return body.rstrip()

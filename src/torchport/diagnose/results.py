@@ -3,134 +3,128 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, BinaryIO
 
-from torchport.diagnose.devices import explain_taken_device
+from torchport.diagnose import plogs, sources
+from torchport.diagnose.devices import explain_taken_device, find_odd_uses
+from torchport.diagnose.fields import GUESSES, load_fields
 from torchport.diagnose.judging import Judgement, judge_events
-from torchport.diagnose.logs import BELONGS, Event, Log, scan_log
-from torchport.diagnose.quoting import PYTHON, kind_of
-from torchport.diagnose.reading import NotTextError
-from torchport.errors import TorchportError
+from torchport.diagnose.logs import BELONGS, EXCEPTION, Event, Log, scan_log
+from torchport.diagnose.sickness import Sign, load_sickness
 from torchport.findings import Finding, Location, Result, Safety, Severity
-from torchport.knowledge.errors import Role, Row, load_error_rows, official
+from torchport.knowledge.errors import REPORT_TO, Owner, Role, Row, load_error_rows, official
 
-CAUSE, FOLLOWS, HARMLESS, UNKNOWN, UNREAD = "TP801", "TP802", "TP803", "TP804", "TP805"
+CAUSE, FOLLOWS, HARMLESS, UNKNOWN, UNREAD, SICK = "TP801", "TP802", "TP803", "TP804", "TP805", "TP806"
+PLACE = "TP807"
 LIMIT = 1 << 30  # bytes of a file: an endless pipe has an end
-FILES = 4096  # of a folder
 PROOF = 3  # lines
 _LETTERS = re.compile(r"[A-Za-z_]{3,}")
 _IN_ALL = {"error", "runtimeerror", "failed", "python", "the", "for", "with", "and", "not", "was"}  # say nothing
-_NEAR = 0.2  # share of words in common below which the nearest row is far
+_NEAR, _COMMON = 0.4, 3  # a row is near that has two fifths of a line's words, and three of them
 _ALL_LOGS = "torchport diagnose FOLDER_OF_ALL_LOGS"  # what a row asks for where one rank alone has spoken
 _BLOCKING = "ASCEND_LAUNCH_BLOCKING=1 torchport run SCRIPT"  # and what is left when all have
+_WENT_ON = 3  # lines of training behind an error, and a good end: the run went on
+_NAMELESS = "follow.failure"  # the row of a failure in words of no other
 
 
-def diagnose_logs(path: str, stdin: BinaryIO | None, limit: int = LIMIT) -> Result:
+def diagnose_logs(path: str, stdin: BinaryIO | None, limit: int = LIMIT, plog: Path | None = None) -> Result:
     """What the log `path` says: a file, a folder of the logs of all ranks, or "-" for `stdin`.
 
-    At most `limit` bytes of each file are read. `data["answer"]` is "cause", "unknown" (it failed, and nothing is known
-    about why) or "clean". Raises TorchportError for a file that is missing, cannot be read or is no text.
+    At most `limit` bytes of each file are read. CANN's own logs of the processes that are named are read too where
+    the folder `plog` has them. `data["answer"]` is
+
+    - "cause": a cause is named;
+    - "sick": nothing was raised, and the numbers say that the training is worthless;
+    - "unknown": it failed, and nothing is known about why;
+    - "clean": it is seen to have come to a good end;
+    - "open": neither.
+
+    Raises TorchportError for a file that is missing, cannot be read or is no text.
     """
+    unread: list[str] = []
     if path == "-":
-        if stdin is None:
-            raise TorchportError("there is no stdin to read", hint="Give a log file.")
-        return _result("-", [_scanned("stdin", stdin, limit)], [])
-    target = Path(path)
-    if target.is_dir():
-        return _folder(target, limit)
-    if (kind := kind_of(target)) and target.exists():
-        hint = f"Give what a run has printed. `torchport diagnose - < {path}` reads it all the same."
-        if kind == PYTHON:
-            hint = f"`torchport run {path}` runs it and says why it fails; or give what it has printed."
-        raise TorchportError(f"{path} is {kind}, no log", hint=hint)
-    try:
-        with open(target, "rb", buffering=0) as stream:
-            return _result(path, [_scanned(path, stream, limit)], [])
-    except OSError as error:
-        raise TorchportError(
-            f"cannot read {path}: {error.strerror}", hint="Give a log file, a folder of logs, or - for stdin."
-        ) from error
+        logs = [sources.scan_stdin(stdin, limit)]
+    elif Path(path).is_dir():
+        logs, unread = sources.scan_folder(Path(path), limit)
+    else:
+        logs = [sources.scan_file(path, limit)]
+    beside: list[Log] = []
+    if plog is not None and plog.is_dir():
+        beside, more = plogs.scan_plogs(plog, logs, limit)
+        unread += more
+    return _result(path, logs, beside, unread)
 
 
 def diagnose_text(text: str, name: str = "output") -> Result:
     """The same of a text, such as what a script has printed."""
-    return _result(name, [scan_log(io.BytesIO(text.encode("utf-8", "replace")), name, LIMIT)], [])
+    return _result(name, [scan_log(io.BytesIO(text.encode("utf-8", "replace")), name, LIMIT)], [], [])
 
 
-def _scanned(name: str, stream: BinaryIO, limit: int) -> Log:
-    try:
-        return scan_log(stream, name, limit)
-    except NotTextError as error:
-        raise TorchportError(
-            f"{name} cannot be diagnosed: {error}",
-            hint="Give the text that the script printed: `python train.py > log.txt 2>&1`.",
-        ) from error
-
-
-def _folder(folder: Path, limit: int) -> Result:
-    """All regular files below; what cannot be read, and what is no log, is said and left out."""
-    logs, unread = [], []
-    found = sorted(os.path.join(where, name) for where, _, files in os.walk(folder) for name in files)
-    names = [name for name in found if not kind_of(PurePath(name))]
-    for name in names[:FILES]:
-        try:
-            if not stat.S_ISREG(os.stat(name).st_mode):
-                continue
-            with open(name, "rb", buffering=0) as stream:
-                logs.append(scan_log(stream, os.path.relpath(name, folder), limit))
-        except (OSError, NotTextError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            text = f"{os.path.relpath(name, folder)} was not read: {why}"
-            unread.append(Finding(UNREAD, Severity.INFO, Safety.REPORT, None, text))
-    if others := len(found) - len(names):
-        text = f"{others} of {len(found)} files were not read: they are sources, documents or configurations"
-        unread.append(Finding(UNREAD, Severity.INFO, Safety.REPORT, None, text))
-    if not logs:
-        raise TorchportError(f"{folder} has no log that can be read", hint="Give the folder of the ranks' logs.")
-    return _result(str(folder), logs, unread)
-
-
-def _result(path: str, logs: Sequence[Log], unread: Iterable[Finding]) -> Result:
-    events: Sequence[Event] = [event for log in logs for event in log.events]
+def _result(path: str, logs: Sequence[Log], beside: Sequence[Log], unread: Iterable[str]) -> Result:
+    went_on = [event for log in logs for event in _survived(log)]
+    events: Sequence[Event] = [
+        event for log in (*logs, *beside) for event in log.events if not any(event is one for one in went_on)
+    ]
     judgement = judge_events(events)
+    signs = [(log, sign) for log in logs for sign in log.signs]
     found: list[Finding] = []
-    answer = "clean"
+    answer = "clean" if any(log.ending for log in logs) else "open"
     if judgement is not None:
         judgement, events = explain_taken_device(judgement, events)
         answer = "unknown" if judgement.first.row.role is Role.EFFECT else "cause"
         found += [_cause(judgement, events) if answer == "cause" else _unknown(judgement.first)]
         found += _followed(judgement, events)
-    found += _harmless(events)
+    elif signs:
+        answer = "sick"
+    found += [_sick(log, sign, first=answer == "sick") for log, sign in signs]
+    if judgement is None:
+        went_on += [event for event in events if event.is_warning and event.row.role is not Role.NOTICE]
+    found += _harmless([*events, *went_on], went_on)
+    for text in find_odd_uses([line for log in logs for line in log.tail]):
+        found.append(Finding(PLACE, Severity.WARNING, Safety.REPORT, None, text))
+    found += [Finding(UNREAD, Severity.INFO, Safety.REPORT, None, text) for text in unread]
+    row = judgement.first.row.name if judgement is not None and answer == "cause" else ""
     data: dict[str, Any] = {
         "root": path,
         "answer": answer,
-        "row": judgement.first.row.name if judgement is not None and answer == "cause" else "",
+        "row": f"sick.{signs[0][1].name}" if answer == "sick" else row,
         "logs": len(logs),
-        "lines": sum(log.lines for log in logs),
-        "bytes": sum(log.bytes for log in logs),
-        "limited": any(log.limited for log in logs),
-        "interrupted": any(log.interrupted for log in logs),
+        "plogs": [log.name for log in beside],
+        "lines": sum(log.lines for log in (*logs, *beside)),
+        "bytes": sum(log.bytes for log in (*logs, *beside)),
+        "limited": any(log.limited for log in (*logs, *beside)),
+        "interrupted": any(log.interrupted for log in (*logs, *beside)),
     }
-    return Result("diagnose", (*found, *unread), data, {log.name: log.sha256 for log in logs})
+    return Result("diagnose", tuple(found), data, {log.name: log.sha256 for log in (*logs, *beside)})
+
+
+def _survived(log: Log) -> Iterator[Event]:
+    """Errors behind which training went on to a good end."""
+    for event in log.events if log.ending else ():
+        behind = sum(event.line < number for number in log.progress)
+        if event.row.role is not Role.NOTICE and event.line < log.ending and behind >= _WENT_ON:
+            yield event
 
 
 def _cause(judgement: Judgement, events: Sequence[Event]) -> Finding:
     first, row = judgement.first, judgement.first.row
-    raised = row.name == "script.exception"
+    raised = row.name == EXCEPTION
     message = f"the script raised an exception: {first.text.strip()}" if raised else row.cause
+    owner = Owner.UNKNOWN if raised and not first.at else row.owner  # it may be a library's
+    fixes = [row.fix, *_remedies(first)]
     evidence = {
         **_evidence(first, [event for event in events if event.row is row]),
         "confidence": judgement.confidence,
         "why": judgement.why,
+        "owner": str(owner),
+        "report": REPORT_TO.get(owner, ""),
         "official": _official(first, [one for one in events if one.file == first.file]),
         "next": _BLOCKING if row.next == _ALL_LOGS and len({one.file for one in events}) > 1 else row.next,
     }
-    return Finding(CAUSE, Severity.ERROR, Safety.REPORT, _place(first), message, row.fix, evidence)
+    return Finding(CAUSE, Severity.ERROR, Safety.REPORT, _place(first), message, " ".join(fixes), evidence)
 
 
 def _official(first: Event, events: Sequence[Event]) -> str:
@@ -141,21 +135,42 @@ def _official(first: Event, events: Sequence[Event]) -> str:
     return next(filter(None, map(official.words_for, near)), "")
 
 
+def _remedies(event: Event) -> Iterator[str]:
+    """What the facts around a line are good for."""
+    for name, value in event.fields.items():
+        if load_fields()[name].fix:
+            yield load_fields()[name].fix.format(value)
+
+
 def _unknown(first: Event) -> Finding:
-    near, share = find_nearest_row(first.text)
-    far = "" if share >= _NEAR else ", though far,"
-    hint = f"The nearest that is known{far} is {near.name}: {near.cause}" if near else "Nothing that is known is near."
+    """An effect that stands alone has its own remedy; words that no row has, the nearest row if one is near."""
+    near = find_nearest_row(first.text)[0] if first.row.name == _NAMELESS else None
+    hint = f"The nearest that is known is {near.name}: {near.cause}" if near else first.row.fix
     evidence = {**_evidence(first, [first]), "confidence": "low", "nearest": near.name if near else ""}
-    evidence |= {"official": official.words_for(first.text)}
+    evidence |= {"official": official.words_for(first.text), "next": first.row.next}
     return Finding(
         UNKNOWN,
         Severity.WARNING,
         Safety.REPORT,
         _place(first),
         f"the run failed, and nothing is known about why: {first.text.strip()}",
-        hint,
+        " ".join([hint, *_remedies(first)]),
         evidence,
     )
+
+
+def _sick(log: Log, sign: Sign, *, first: bool) -> Finding:
+    row = load_sickness()[sign.name]
+    text = log.progress[sign.line].rpartition("\r")[2].strip()
+    evidence = {
+        "row": f"sick.{sign.name}",
+        "source": text,
+        "proof": [{"file": log.name, "line": sign.line, "text": text}],
+        "next": row["next"],
+    }
+    severity = Severity.ERROR if first else Severity.INFO
+    place = Location(log.name, sign.line, 1, sign.line, len(text) + 1)
+    return Finding(SICK, severity, Safety.REPORT, place, sign.cause, row["fix"], evidence)
 
 
 def _followed(judgement: Judgement, events: Sequence[Event]) -> Iterator[Finding]:
@@ -165,34 +180,40 @@ def _followed(judgement: Judgement, events: Sequence[Event]) -> Iterator[Finding
         if event.row.name not in told:
             told.add(event.row.name)
             same = [one for one in events if one.row is event.row]
-            message = event.row.cause if event.row.name != "script.exception" else f"exception: {event.text.strip()}"
+            message = event.row.cause if event.row.name != EXCEPTION else f"exception: {event.text.strip()}"
             yield Finding(
                 FOLLOWS, Severity.INFO, Safety.REPORT, _place(event), message, evidence=_evidence(event, same)
             )
 
 
-def _harmless(events: Sequence[Event]) -> Iterator[Finding]:
+def _harmless(events: Sequence[Event], went_on: Sequence[Event]) -> Iterator[Finding]:
+    """Notices, and of what the run survived and of warnings, that they were printed."""
     told: set[str] = set()
     for event in events:
-        if event.row.role is Role.NOTICE and event.row.name not in told:
+        passed = any(event is one for one in went_on)
+        if (event.row.role is Role.NOTICE or passed) and event.row.name not in told:
             told.add(event.row.name)
-            same = [one for one in events if one.row is event.row]
-            evidence = _evidence(event, same)
-            yield Finding(
-                HARMLESS, Severity.INFO, Safety.REPORT, _place(event), event.row.cause, event.row.fix, evidence
-            )
+            evidence = _evidence(event, [one for one in events if one.row is event.row])
+            message, fix = event.row.cause, event.row.fix
+            if passed:
+                what = "a warning" if event.is_warning else "an error, after which the run went on"
+                message, fix = f"{what}: {event.text.strip()}", ""
+            yield Finding(HARMLESS, Severity.INFO, Safety.REPORT, _place(event), message, fix, evidence)
 
 
 def _evidence(event: Event, same: Sequence[Event]) -> dict[str, Any]:
-    """The row, its lines as `proof`, and the ranks that printed them, the first of them first."""
+    """The row, its lines as `proof`, the ranks that printed them, the first of them first, and the facts around it."""
     ranks = dict.fromkeys(one.rank for one in (event, *same) if one.rank)
     lines = [event, *(one for one in same if one.line != event.line or one.file != event.file)]
+    facts = {name: load_fields()[name].says.format(value) for name, value in event.fields.items()}
     return {
         "row": event.row.name,
         "source": event.text.strip(),
         "at": event.at,
         "ranks": list(ranks),
         "seen": len(same),
+        "facts": [says for name, says in facts.items() if name not in GUESSES],
+        "guesses": [says for name, says in facts.items() if name in GUESSES],
         "proof": [{"file": line.file, "line": line.line, "text": line.text.strip()} for line in lines[:PROOF]],
     }
 
@@ -202,12 +223,12 @@ def _place(event: Event) -> Location:
 
 
 def find_nearest_row(text: str) -> tuple[Row | None, float]:
-    """The row whose sample has most words in common with `text`, and the share of these; None where there is none."""
+    """The row that has most words of `text` in its samples, and the share of them; (None, 0.0) where none is near."""
     words = set(_LETTERS.findall(text.lower())) - _IN_ALL
 
-    def share(row: Row) -> float:
-        theirs = set(_LETTERS.findall(f"{' '.join(row.samples)} {' '.join(row.words)}".lower())) - _IN_ALL
-        return len(words & theirs) / len(words | theirs) if words else 0.0
+    def common(row: Row) -> int:
+        return len(words & (set(_LETTERS.findall(f"{' '.join(row.samples)} {' '.join(row.words)}".lower())) - _IN_ALL))
 
-    best = max((row for row in load_error_rows().values() if row.role not in (Role.NOTICE, Role.EFFECT)), key=share)
-    return (best, share(best)) if share(best) else (None, 0.0)
+    best = max((row for row in load_error_rows().values() if row.role not in (Role.NOTICE, Role.EFFECT)), key=common)
+    share = common(best) / max(len(words), 1)
+    return (best, share) if common(best) >= _COMMON and share >= _NEAR else (None, 0.0)

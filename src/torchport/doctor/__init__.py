@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchport.doctor import build, cann, devices, distributed, environment, host, libraries, mindspore, packages, trial
+from torchport.doctor import (
+    build,
+    cann,
+    devices,
+    distributed,
+    environment,
+    extensions,
+    host,
+    libraries,
+    mindspore,
+    packages,
+    trial,
+)
 from torchport.doctor.check import Check, Machine
 
 __all__ = ["Check", "Machine", "examine_machine"]
@@ -30,7 +42,6 @@ def examine_machine(machine: Machine, probe_timeout: float | None, *, for_build:
         yield from subject.list_checks(machine)
     if for_build:
         yield from build.list_checks(machine)
-    if probe_timeout is not None:
-        yield from trial.try_packages(probe_timeout)
-        if all(check.passed for check in needed):
-            yield trial.try_device(probe_timeout, machine.kind)
+    yield from extensions.list_checks(machine, probe_timeout)
+    if probe_timeout is not None and all(check.passed for check in needed):
+        yield trial.try_device(probe_timeout, machine.kind)

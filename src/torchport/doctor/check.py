@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,12 +31,24 @@ class Check:
         return not self.passed and not self.advice
 
 
+def _working_folder() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # it has been deleted
+        return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Where the checks look: the variables of this process and the file system, below `root` in tests."""
+    """Where the checks look: the variables of this process and the file system, below `root` in tests.
+
+    `working_folder` is None if it is gone. `path` is `sys.path`, with or without the working folder.
+    """
 
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: dict(os.environ))
     root: Path = Path("/")
+    working_folder: Path | None = dataclasses.field(default_factory=_working_folder)
+    path: tuple[str, ...] = dataclasses.field(default_factory=lambda: tuple(sys.path))
 
     def resolve_path(self, name: str) -> Path:
         """An absolute path, below `root`."""

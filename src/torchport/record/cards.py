@@ -28,13 +28,18 @@ def list_opened_cards(torch: Any) -> list[Card]:
 
     from torchport.results.port import Card  # not before: this is imported in every process of a run
 
-    names = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
     found: list[tuple[int, Card]] = []
     for index in range(torch_npu._C._npu_getDeviceCount()):
         memory = torch_npu._C._npu_memoryStats(index)
         held, allocated = memory["reserved_bytes"]["all"]["peak"], memory["allocated_bytes"]["all"]["allocated"]
         # A context takes memory of its own, which the allocator does not count.
         if held or torch_npu._C._npu_hasPrimaryContext(index):
-            card = Card(f"npu:{index}", names[index] if index < len(names) else str(index), held)
+            card = Card(f"npu:{index}", number_of(index), held)
             found.append((-allocated, card))
     return [card for _, card in sorted(found, key=lambda one: one[0])]
+
+
+def number_of(index: int) -> str:
+    """The number on the machine of the card that is `npu:index` in this process."""
+    names = [name.strip() for name in os.environ.get(VISIBLE, "").split(",") if name.strip()]
+    return names[index] if index < len(names) else str(index)

@@ -56,6 +56,8 @@ UNTRACED = (
     "recorder",
     "recording",
     "scaling",
+    "steps_on_devices",
+    "used_devices",
 )
 # How an optimizer computes, not what.
 IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay")

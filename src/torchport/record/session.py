@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchport import collector, standins
 from torchport.patches import Patches, disguise
-from torchport.record import recording, snapshot
+from torchport.record import recording, snapshot, used_devices
 from torchport.record.equal import EqualStart
 from torchport.record.faults import Faults
 from torchport.record.float_status import FloatStatus
@@ -212,6 +212,10 @@ class Session:
             )
             self._recorder.parts += self._recorder.rules
         self._recorder.parts.append(Surroundings(torch, self._journal.write_event))
+        if used_devices.VARIABLE in os.environ:
+            from torchport.record.steps_on_devices import StepsOnDevices
+
+            self._recorder.parts.append(StepsOnDevices())
         self._journal.write_event("environment", **snapshot.collect_environment(torch))
         # After torch_npu's own handler is registered, so before it ends the device.
         atexit.register(self._recorder.finish)

@@ -13,7 +13,7 @@ from torchport.report.terminal import Painter, use_color
 from torchport.report.wording import escape_unprintable, format_count, format_sentence
 
 _MARGIN = 14  # columns of the words on the left
-_CAUSES = ("TP801", "TP804")
+_CAUSES = ("TP801", "TP804", "TP806")
 
 
 def render_diagnosis(result: Result, *, color: bool | None = None, width: int | None = None) -> str:
@@ -32,8 +32,12 @@ def judge_diagnosis(result: Result) -> tuple[str, str, str]:
     """ "good", "open" or "bad", what the log says in one sentence, and on what grounds."""
     word = result.data["answer"]
     if word == "clean":
-        return "good", "No failure is known by any of these lines", ""
+        return "good", "No failure is known by any of these lines, and the end of the run is a good one", ""
+    if word == "open":
+        return "open", "No failure is known by any of these lines, and none shows that the run has ended well", ""
     first = result.findings[0]
+    if word == "sick":
+        return "bad", format_sentence(first.message), "No exception was printed: these are signs in the numbers."
     if word == "unknown":
         return "open", "The run failed, and nothing is known about why", first.hint
     return (
@@ -49,7 +53,7 @@ def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
     if finding.code not in _CAUSES:
         where = finding.location
         place = f"{where.path}:{where.line}: " if where else ""
-        word = {"TP802": "then", "TP803": "harmless"}.get(finding.code, "not read")
+        word = {"TP802": "then", "TP803": "harmless", "TP807": "devices"}.get(finding.code, "not read")
         yield word, f"{place}{finding.message}{_seen(evidence)}"
         return
     for line in evidence["proof"]:
@@ -58,15 +62,23 @@ def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "raised at", evidence["at"]
     if evidence.get("ranks"):
         yield "on rank", ", ".join(evidence["ranks"])
+    if evidence.get("facts"):
+        yield "names", ", ".join(evidence["facts"])
     if finding.code == "TP801":
         yield "confidence", f"{evidence['confidence']}: {evidence['why']}"
+    if evidence.get("owner"):
+        yield "owner", evidence["owner"]
     if finding.hint:
         yield "fix", finding.hint
     if evidence.get("official"):
         yield "CANN says", evidence["official"]
+    for guess in evidence.get("guesses", ()):
+        yield "a guess", guess
     if evidence.get("next"):
         yield "next", evidence["next"]
-    if finding.code == "TP801":
+    if evidence.get("report"):
+        yield "report to", evidence["report"]
+    if finding.code in ("TP801", "TP806"):
         yield "more", f"torchport explain {evidence['row']}"
 
 
@@ -82,4 +94,6 @@ def _seen(evidence: Mapping[str, Any]) -> str:
 def _read(data: Mapping[str, Any]) -> str:
     stopped = "; reading was interrupted" if data["interrupted"] else ""
     limited = "; the rest of what is longer than --limit was not read" if data["limited"] else ""
-    return f"read: {format_count(data['logs'], 'file')}, {format_count(data['lines'], 'line')}{stopped}{limited}"
+    beside = f" and {format_count(len(data['plogs']), 'plog')}" if data["plogs"] else ""
+    lines = format_count(data["lines"], "line")
+    return f"read: {format_count(data['logs'], 'file')}{beside}, {lines}{stopped}{limited}"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from torchport.results.codec import OMITTED
 from torchport.results.comparison import Comparison, Evidence
 from torchport.results.conversion import Summary
+from torchport.results.used_devices import name_card
 
 Command = tuple[str, ...]
 
@@ -42,7 +43,7 @@ class Card:
     @property
     def name(self) -> str:
         """The device, with the card's number where that is another."""
-        return self.device if self.device == f"npu:{self.number}" else f"{self.device} (card {self.number})"
+        return name_card(self.device, self.number)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ imports neither torch nor any shared library.
 from torchport.vnpu.activation import activate, environment
 from torchport.vnpu.backend import Backend, Kind, detect, library_directory
 from torchport.vnpu.isolation import environment_without
-from torchport.vnpu.launches import launches
+from torchport.vnpu.launches import launches, launches_by_device
 from torchport.vnpu.operators import operators
 from torchport.vnpu.sums import SUM_ORDER, choose_sum_order
 
@@ -25,6 +25,7 @@ __all__ = [
     "environment",
     "environment_without",
     "launches",
+    "launches_by_device",
     "library_directory",
     "operators",
 ]

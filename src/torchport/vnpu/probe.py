@@ -45,12 +45,12 @@ def probe_device(timeout: float = 120.0) -> Probe:
 def run_python(words: list[str], variables: Mapping[str, str], timeout: float) -> tuple[str, int | None]:
     """What this Python prints for the command line `words`, both streams together, and its exit status.
 
-    `variables` are added to this process's environment. The status is None, and the text says so, where the process
-    was killed after `timeout` seconds.
+    `variables` are added to this process's environment, and `python -P` is kept. The status is None, and the text says
+    so, where the process was killed after `timeout` seconds.
     """
     try:
         process = subprocess.run(
-            [sys.executable, *words],
+            [sys.executable, *(["-P"] if sys.flags.safe_path else []), *words],
             env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

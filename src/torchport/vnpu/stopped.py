@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 
+from torchport.vnpu.launches import MOST_DEVICES
+
 _LIBRARY = "libvnpu.so"  # by its SONAME, as in `launches`
-_MOST_DEVICES = 64  # VNPU_DEVICES
 
 
 def restart_at_exit() -> None:
@@ -31,6 +32,6 @@ def _restart() -> None:
     except AttributeError:
         return  # a build from before a device could be stopped
     aborts.restype = ctypes.c_uint64
-    for device in range(_MOST_DEVICES):
+    for device in range(MOST_DEVICES):
         if aborts(device) > 0:
             torch_npu._C._npu_restart_device(device)

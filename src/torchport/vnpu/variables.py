@@ -78,6 +78,11 @@ VARIABLES = (
         "1 = a script that an exception ends says the cause at its end, on stderr; `torchport run` sets it",
     ),
     Variable(
+        "TORCHPORT_USED",
+        "",
+        "1 = the processes of a run say at its end, on stderr, which NPUs were used; `torchport run` sets it",
+    ),
+    Variable(
         "TORCHPORT_CUDA_CAPABILITY",
         "",
         "what a redirected script is told, such as 8.0; unset = 8.0 for chips with bfloat16, 7.0 for others",

@@ -34,10 +34,13 @@ def find_wheel(name: str) -> Wheel | None:
     Raises TorchportError where a part of it is there that does not say which version it is.
     """
     spec = importlib.util.find_spec(name)
-    if spec is None or spec.origin is None:
-        return None
+    return None if spec is None or spec.origin is None else read_wheel(name, Path(spec.origin))
+
+
+def read_wheel(name: str, origin: Path) -> Wheel:
+    """The package whose `__init__.py` is `origin`. Raises TorchportError if its version.py does not say the version."""
     values: dict[str, object] = {}
-    source = Path(spec.origin).with_name("version.py")
+    source = origin.with_name("version.py")
     try:
         body = ast.parse(source.read_bytes()).body
     except (OSError, SyntaxError, ValueError) as error:

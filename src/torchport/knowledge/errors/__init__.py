@@ -53,6 +53,18 @@ class Owner(enum.StrEnum):
     UNKNOWN = ""  # the line does not tell
 
 
+# Where a failure of each owner's is reported, and with what; nothing to report is said too.
+REPORT_TO = {
+    Owner.SCRIPT: "nobody: it is mended in the script or its arguments",
+    Owner.LAUNCHER: "nobody: it is mended in how the processes are started",
+    Owner.LIBRARY: "the issues of the library that the traceback names, with the versions of `torchport doctor`",
+    Owner.TORCH_NPU: "the issues of Ascend/pytorch, with `torchport doctor --bundle`",
+    Owner.CANN: "the Ascend forum or the issues of CANN, with the plog of the process and `torchport doctor --bundle`",
+    Owner.DRIVER: "Huawei's support, with `npu-smi info` and the device's log (msnpureport)",
+    Owner.MACHINE: "whoever keeps the machine or the cluster",
+}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Row:
     """One row; `name` is FAMILY.NAME."""

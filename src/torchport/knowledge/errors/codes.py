@@ -44,6 +44,7 @@ PARTS = {
     "02": "DIST: torch.distributed",
     "03": "GRAPH",
     "04": "PROF",
+    "99": "UNKNOWN",
 }
 ERRORS = {
     "000": "success",

@@ -9,7 +9,7 @@ from torchport.findings import Result
 
 def render_diagnosis_section(result: Result) -> str:
     """The proof, the fix and the command; nothing for other results and for logs without a failure."""
-    if result.command != "diagnose" or result.data["answer"] == "clean":
+    if result.command != "diagnose" or result.data["answer"] not in ("cause", "unknown", "sick"):
         return ""
     first = result.findings[0]
     lines = "\n".join(f"{line['file']}:{line['line']}: {line['text']}" for line in first.evidence["proof"])
@@ -18,6 +18,10 @@ def render_diagnosis_section(result: Result) -> str:
         parts.append(f"<h2>What to do</h2><p>{escape(first.hint)}</p>")
     if first.evidence.get("official"):
         parts.append(f"<p>CANN says: {escape(first.evidence['official'])}</p>")
+    if first.evidence.get("owner"):
+        report = f"; report it to {first.evidence['report']}" if first.evidence["report"] else ""
+        parts.append(f"<p>Owner: {escape(first.evidence['owner'] + report)}.</p>")
+    parts += [f"<p>A guess: {escape(guess)}</p>" for guess in first.evidence.get("guesses", ())]
     if first.evidence.get("next"):
         parts.append(f"<p><code>{escape(first.evidence['next'])}</code></p>")
     return "".join(parts) + "</section>"
