@@ -110,7 +110,7 @@ def test_an_exception_of_the_script_is_quoted_with_its_place() -> None:
     )
     result = diagnose_text(text)
     assert result.data["row"] == "script.exception"
-    assert result.findings[0].message == "the script raised an exception: KeyError: 'label'"
+    assert result.findings[0].message == "lib raised an exception: KeyError: 'label'"
     assert result.findings[0].evidence["at"] == "/job/train.py:7"
 
 

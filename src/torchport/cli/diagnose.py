@@ -7,9 +7,9 @@ examples:
   torchport diagnose logs/                 the logs of all ranks: which failed first, and what the others then saw
   torchport diagnose train.log --html cause.html
 
-Reads what Python, torch, torch_npu, CANN (plog), HCCL, MindSpore, launchers, DataLoader and Linux print, in files of any
-size, packed ones too. The first in time counts, not the last that was raised; what only follows is folded. A run that
-raised nothing is judged by its numbers: a loss that is no number, 0.0 or constant, a scale that falls to its floor.
+Reads what Python, torch, torch_npu, CANN (plog), HCCL, MindSpore, launchers and Linux print, in files of any size,
+packed ones too. The first in time counts, not the last that was raised; what only follows is folded. A run that
+raised nothing is judged by its numbers: a loss that is no number, 0.0 or constant, a scale that falls to the floor.
 CANN's own logs (plog) of the processes that the log names are read where they are in --plog.
 
 Exit code 0: the run is seen to have come to a good end. 1: a cause is named, or the run is sick. 4: it failed, and

@@ -16,6 +16,7 @@ _SAYS = {role: place for place, role in enumerate(Role)}
 # warning, this before how a process ended, that before those who waited for it.
 _EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.PEER: 4, Role.EFFECT: 5}
 _WARNING = 2
+NAMELESS = "follow.failure"  # the row of errors in words of no other
 # A line that tells of an error by itself, where its row could stand in any text.
 _ERROR = re.compile(r"error|exception|fail|fatal|abort|panic|traceback|错误|失败|异常", re.IGNORECASE)
 
@@ -42,8 +43,16 @@ def judge_events(events: Iterable[Event]) -> Judgement | None:
     heads = [_head(group) for group in groups]
     ordered = _in_time(heads)
     first = min(ordered, key=_explains)  # the first of the best
+    if first.row.role is Role.OUTCOME:
+        first = _find_nameless(groups, first) or first
     others = tuple(event for event in ordered if event is not first)
     return Judgement(first, others, *_confidence(first, others))
+
+
+def _find_nameless(groups: Sequence[Sequence[Event]], outcome: Event) -> Event | None:
+    """The first error in words of no row that was printed before a process ended: it may be why."""
+    told = (event for group in groups for event in group if event.file == outcome.file and event.line < outcome.line)
+    return next((event for event in told if event.row.name == NAMELESS and not event.is_warning), None)
 
 
 def _explains(event: Event) -> int:
@@ -108,6 +117,8 @@ def _confidence(first: Event, others: Sequence[Event]) -> tuple[str, str]:
         return ("medium", "the code is general" if first.row.role is Role.CODE else "no row knows this exception")
     if first.is_guess:
         return "medium", "it is CANN's own guess at the cause of a code"
+    if first.row.unsure:
+        return "medium", "the line does not tell which of the things that the cause names it was"
     if first.is_bare_code:
         return "medium", "a code alone tells it, and no sentence beside it"
     timeless = any(rival.when is None for rival in (first, *rivals))

@@ -34,8 +34,8 @@ _GUESS = re.compile(r"Possible [Cc]ause|\bSolution:|[Pp]ossible (?:cause|reason)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """A line that a row speaks of. `when` are seconds of its year, `rank` and `at` (FILE:LINE of the user's) "" where
-    nothing says them, `fields` the facts of the lines around it."""
+    """A line that a row speaks of. `when` are seconds of its year, `rank`, `at` (FILE:LINE of the user's) and `package`
+    (the installed one that raised an exception) "" where nothing says them, `fields` facts of the lines around it."""
 
     row: Row
     file: str
@@ -44,6 +44,7 @@ class Event:
     when: float | None
     rank: str
     at: str = ""
+    package: str = ""
     fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -155,6 +156,7 @@ def _exception(one: Raised, name: str, lines: Sequence[bytes], first: int, own: 
         moments.find_line_time(lines, one.line - first),
         moments.parse_rank(start) or own,
         one.at,
+        one.package,
         _fields(lines, one.line - first),
     )
 
@@ -180,7 +182,7 @@ def _settled(events: list[Event], exceptions: list[tuple[int, Event]]) -> list[E
             if _tells(kept[at], raised):
                 told = True
                 if not kept[at].at:
-                    kept[at] = dataclasses.replace(kept[at], at=raised.at)
+                    kept[at] = dataclasses.replace(kept[at], at=raised.at, package=raised.package)
         if not told:
             untold.append(raised)
     return sorted((*kept, *untold), key=lambda event: event.line)

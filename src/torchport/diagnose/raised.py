@@ -17,6 +17,7 @@ _WRAPPED = b"RayTaskError("
 LONGEST = 400  # lines of a traceback
 MOST = 400  # exceptions of one file; what comes after them is the same over and over
 _FRAME = re.compile(rb'^\s+File "([^"]{1,300})", line (\d{1,7})')
+_INSTALLED = re.compile(rb"(?:site|dist)-packages/([A-Za-z0-9_]{1,60})")
 _NOT_THEIRS = (b"site-packages", b"dist-packages", b"/lib/python", b"<frozen", b"torchport/")
 # Dates and times before a line: its digits are other ones in each line of one traceback.
 _STAMP = re.compile(rb"\d{1,4}(?:[-:/., T_]{1,2}\d{1,9}){1,8}")
@@ -25,12 +26,14 @@ _EXCEPTION = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exc
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Raised:
-    """The lines from `head` to `line`, of which the last says `text`; `at` is FILE:LINE of the user's, "" for none."""
+    """The lines from `head` to `line`, of which the last says `text`; `at` is FILE:LINE of the user's and `package` the
+    installed one that has raised it, "" for none."""
 
     head: int
     line: int
     text: bytes
     at: str = ""
+    package: str = ""
 
 
 class ExceptionReader:
@@ -40,6 +43,7 @@ class ExceptionReader:
         self._open: list[_Traceback] = []
         self._before = b""
         self._found = 0
+        self._frames: _Traceback | None = None  # frames whose head is cut off
 
     def find_exceptions(self, lines: Sequence[bytes], first: int) -> Iterator[Raised]:
         """Each exception that ends in these lines; `first` is the number of `lines[0]`.
@@ -61,16 +65,22 @@ class ExceptionReader:
                     self._open = [other for other in self._open if other is not one]
                     if text and not one.ignored:
                         self._found += 1
-                        yield Raised(one.head, number, text, one.place)
+                        yield Raised(one.head, number, text, one.place, one.package)
                     break
                 if one.has_taken:
                     break
             else:
+                if b'  File "' in line:
+                    self._frames = self._frames or _Traceback(number, b"", ignored=False)
+                    self._frames.take_frame(line[line.find(b'  File "') :])
                 if b"Error: " in line or b"Exception: " in line:
                     found = find_exception(line)
                     if found and _IGNORED not in self._before:
                         self._found += 1
-                        yield Raised(number, number, found)
+                        frames, self._frames = self._frames, None
+                        if frames is None or number - frames.head > LONGEST:
+                            frames = _Traceback(number, b"", ignored=False)
+                        yield Raised(frames.head, number, found, frames.place, frames.package)
             if line:
                 self._before = line
 
@@ -94,6 +104,7 @@ class _Traceback:
         self.prefix = _plain(prefix)
         self.ignored = ignored
         self.place = ""
+        self.package = ""
         self.has_taken = False  # whether the last line was one of the traceback
 
     def feed_line(self, line: bytes, number: int) -> bytes | None:
@@ -109,11 +120,20 @@ class _Traceback:
         elif line[:1] in b"[(" and find_end_of_marks(line):
             return None  # of a rank, where this one has no mark
         self.has_taken = True
-        if match := _FRAME.match(body):
-            path = match.group(1)
-            if not any(word in path for word in _NOT_THEIRS):
-                self.place = f"{path.decode('utf-8', 'replace')}:{match.group(2).decode()}"
+        if self.take_frame(body):
             return None
         if not body.strip() or body[:1].isspace() or _WRAPPED in body:
             return None
         return body.rstrip()
+
+    def take_frame(self, body: bytes) -> bool:
+        """Note the place that a line of a traceback names; False for another line."""
+        match = _FRAME.match(body)
+        if match is None:
+            return False
+        path = match.group(1)
+        if not any(word in path for word in _NOT_THEIRS):
+            self.place = f"{path.decode('utf-8', 'replace')}:{match.group(2).decode()}"
+        installed = _INSTALLED.search(path)
+        self.package = installed.group(1).decode() if installed else ""
+        return True

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from torchport.diagnose import plogs, sources
 from torchport.diagnose.devices import explain_taken_device, find_odd_uses
 from torchport.diagnose.fields import GUESSES, load_fields
-from torchport.diagnose.judging import Judgement, judge_events
+from torchport.diagnose.judging import NAMELESS, Judgement, judge_events
 from torchport.diagnose.logs import BELONGS, EXCEPTION, Event, Log, scan_log
 from torchport.diagnose.sickness import Sign, load_sickness
 from torchport.findings import Finding, Location, Result, Safety, Severity
@@ -27,7 +27,13 @@ _NEAR, _COMMON = 0.4, 3  # a row is near that has two fifths of a line's words, 
 _ALL_LOGS = "torchport diagnose FOLDER_OF_ALL_LOGS"  # what a row asks for where one rank alone has spoken
 _BLOCKING = "ASCEND_LAUNCH_BLOCKING=1 torchport run SCRIPT"  # and what is left when all have
 _WENT_ON = 3  # lines of training behind an error, and a good end: the run went on
-_NAMELESS = "follow.failure"  # the row of a failure in words of no other
+_RETRIED = re.compile(r"\bretr(?:y|ied|ying|ies)\b|\btry(?:ing)? again\b|重试", re.IGNORECASE)
+_LIBRARY = (
+    "Read it: {0} says in its own words what it does not take, or does not have. Compare its release with the one that "
+    "the script's instructions name, and look for the sentence in the issues of {0}."
+)
+_BEFORE = 60  # lines before a general code in which the first error that no row knows is quoted
+_GENERAL = "general."  # the family of rows that know the shape of an exception, and not its words
 
 
 def diagnose_logs(path: str, stdin: BinaryIO | None, limit: int = LIMIT, plog: Path | None = None) -> Result:
@@ -105,16 +111,23 @@ def _survived(log: Log) -> Iterator[Event]:
     """Errors behind which training went on to a good end."""
     for event in log.events if log.ending else ():
         behind = sum(event.line < number for number in log.progress)
-        if event.row.role is not Role.NOTICE and event.line < log.ending and behind >= _WENT_ON:
+        went_on = behind >= _WENT_ON or _RETRIED.search(event.text)
+        if event.row.role is not Role.NOTICE and event.line < log.ending and went_on:
             yield event
 
 
 def _cause(judgement: Judgement, events: Sequence[Event]) -> Finding:
     first, row = judgement.first, judgement.first.row
-    raised = row.name == EXCEPTION
-    message = f"the script raised an exception: {first.text.strip()}" if raised else row.cause
-    owner = Owner.UNKNOWN if raised and not first.at else row.owner  # it may be a library's
-    fixes = [row.fix, *_remedies(first)]
+    message, owner, fixes = row.cause, row.owner, [row.fix, *_remedies(first)]
+    if row.name == EXCEPTION:
+        message = f"{first.package or 'the script'} raised an exception: {first.text.strip()}"
+        owner = Owner.SCRIPT if first.at and not first.package else Owner.UNKNOWN
+        if first.package:
+            fixes = [_LIBRARY.format(first.package)]
+    elif row.name.startswith(_GENERAL):
+        message = f"{row.cause.rstrip('.')}: {first.text.strip()}"
+    if first.package and (row.name == EXCEPTION or row.name.startswith(_GENERAL)):
+        owner = Owner.TORCH_NPU if first.package == "torch_npu" else Owner.LIBRARY
     evidence = {
         **_evidence(first, [event for event in events if event.row is row]),
         "confidence": judgement.confidence,
@@ -123,8 +136,17 @@ def _cause(judgement: Judgement, events: Sequence[Event]) -> Finding:
         "report": REPORT_TO.get(owner, ""),
         "official": _official(first, [one for one in events if one.file == first.file]),
         "next": _BLOCKING if row.next == _ALL_LOGS and len({one.file for one in events}) > 1 else row.next,
+        "before": _find_before(first, events),
     }
     return Finding(CAUSE, Severity.ERROR, Safety.REPORT, _place(first), message, " ".join(fixes), evidence)
+
+
+def _find_before(first: Event, events: Sequence[Event]) -> str:
+    """The first error in words of no row close before a general code: it may say what the code does not."""
+    if first.row.role is not Role.CODE and not first.is_bare_code:
+        return ""
+    near = (event for event in events if event.file == first.file and 0 < first.line - event.line <= _BEFORE)
+    return next((event.text.strip() for event in near if event.row.name == NAMELESS), "")
 
 
 def _official(first: Event, events: Sequence[Event]) -> str:
@@ -144,7 +166,7 @@ def _remedies(event: Event) -> Iterator[str]:
 
 def _unknown(first: Event) -> Finding:
     """An effect that stands alone has its own remedy; words that no row has, the nearest row if one is near."""
-    near = find_nearest_row(first.text)[0] if first.row.name == _NAMELESS else None
+    near = find_nearest_row(first.text)[0] if first.row.name == NAMELESS else None
     hint = f"The nearest that is known is {near.name}: {near.cause}" if near else first.row.fix
     evidence = {**_evidence(first, [first]), "confidence": "low", "nearest": near.name if near else ""}
     evidence |= {"official": official.words_for(first.text), "next": first.row.next}

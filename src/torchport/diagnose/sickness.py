@@ -27,10 +27,10 @@ STILL = 1e-4  # relative range of a loss that does not change
 HALVINGS = 8  # of a loss scale, one after the other
 LOW, FLOOR = 1024.0, 1.0  # of a loss scale
 SKIPPED = 8  # steps in a row
-SLOWER = 4.0  # times, between the first and the last third
-BEGUN = 1.2  # times, between the first third and the middle
+SLOWER = 4.0  # times, between the first and the last tenth
+BEGUN = 1.2  # times, between the first tenth and the middle
 TIMED = 12  # numbers
-_LOSS = re.compile(r"(?:^|_)(?:loss|nll|ppl|perplexity)(?:$|_)|loss$")
+_LOSS = re.compile(r"(?:^|_)(?:loss|nll|ppl|perplexity)(?:$|_)|loss$|^(?:box|obj|cls|dfl|giou)$")
 _TOTAL = {"loss", "lm_loss", "train_loss", "total_loss", "training_loss"}
 _NORM = re.compile(r"grad(?:ient)?_?norm|gnorm")
 _SCALE = re.compile(r"(?:loss|grad|amp)_?scale$|^scale$")
@@ -46,6 +46,7 @@ _ASIDE = re.compile(r"val|eval|test|average|_avg|aux|balance|regular|reg_|kl|cli
 # Trainings whose loss says nothing about learning: policy gradients begin at 0, and stay near it.
 _BY_REWARD = re.compile(r"reward|advantage|return|entropy|kl")
 _LEARNING_RATE = re.compile(r"^(?:lr|learning_rate)(?:$|_)|(?:^|_)lr$")
+_BAR = re.compile(r"(?<!\d)(\d{1,9})/(\d{1,9}) \[[^\]]{0,40}?, {1,3}([\d.]{1,9}) ?(s/it|it/s)")
 _OVERFLOW = re.compile(r"OVERFLOW!|Skipping step|Gradient overflow|grad(?:ient)? overflow", re.IGNORECASE)
 _TO_SCALE = re.compile(
     r"(?:reducing|reduced|scale (?:is )?(?:now|to)|loss scale (?:to|reduced to)) (?:loss scale )?(?:to )?"
@@ -87,7 +88,19 @@ def find_signs(lines: Mapping[int, str]) -> list[Sign]:
         if printed.line:
             printed = dataclasses.replace(printed, line=numbers[printed.line - 1])
             series.setdefault(printed.name, []).append(printed)
+    for name, values in _read_bars(lines).items():
+        series.setdefault(name, values)
     return find_signs_in(series) or list(_overflows(lines))
+
+
+def _read_bars(lines: Mapping[int, str]) -> dict[str, list[Printed]]:
+    """The seconds of an iteration that progress bars print, of the bar with most states."""
+    bars: dict[int, list[Printed]] = {}
+    for number, line in lines.items():
+        for done, total, pace, unit in _BAR.findall(line):
+            seconds = float(pace) if unit == "s/it" else 1 / max(float(pace), 1e-9)
+            bars.setdefault(int(total), []).append(Printed(int(done), None, "s/it", seconds, number))
+    return {"s/it": max(bars.values(), key=len)} if bars else {}
 
 
 def find_signs_in(series: Mapping[str, Sequence[Printed]]) -> list[Sign]:
@@ -199,11 +212,11 @@ def _slows(series: _Series) -> Iterator[Sign]:
     for pattern, is_rate in ((_RATE, True), (_TIME, False)):
         for name, values in _named(series, pattern):
             good = [one.value for one in values if math.isfinite(one.value) and one.value > 0]
-            third = len(good) // 3
+            part = max(len(good) // 10, 3)
             if len(good) < TIMED:
                 continue
-            first, last = statistics.median(good[:third]), statistics.median(good[-third:])
-            middle = statistics.median(good[third:-third])
+            first, last = statistics.median(good[:part]), statistics.median(good[-part:])
+            middle = statistics.median(good[part:-part])
             times, halfway = (first / last, first / middle) if is_rate else (last / first, middle / first)
             if times >= SLOWER and halfway > BEGUN:
                 yield Sign(

@@ -72,6 +72,8 @@ def _facts(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "fix", finding.hint
     if evidence.get("official"):
         yield "CANN says", evidence["official"]
+    if evidence.get("before"):
+        yield "before it", evidence["before"]
     for guess in evidence.get("guesses", ()):
         yield "a guess", guess
     if evidence.get("next"):

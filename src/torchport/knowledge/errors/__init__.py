@@ -5,6 +5,7 @@
               takes linear time on any text
     role      see `Role`; "cause" where it is missing
     owner     whose fault it is, see `Owner`; needed for causes, codes and exceptions
+    unsure    true where the line does not tell which of several things was the cause
     cause     what has happened and why, for someone who has never seen the line
     fix       what to do about it
     next      a command that shows more, or does it; "" where there is nothing to do
@@ -79,6 +80,7 @@ class Row:
     samples: tuple[str, ...]
     source: str
     owner: Owner
+    unsure: bool = False
 
     def matches(self, line: str) -> bool:
         """Whether the row speaks of this line, which holds one of its words."""
@@ -99,7 +101,7 @@ def load_error_rows() -> Mapping[str, Row]:
 
 def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
     """The row of a parsed table; see `load_error_rows`."""
-    if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role", "owner"}:
+    if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role", "owner", "unsure"}:
         raise ValueError(f"knowledge/errors: {name} has keys {sorted(row)}")
     if not row["words"] or not all(len(word) >= 4 for word in row["words"]):
         raise ValueError(f"knowledge/errors: {name} needs words of 4 letters or more")
@@ -108,4 +110,5 @@ def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
         raise ValueError(f"knowledge/errors: {name} needs an owner")
     pattern = re.compile(row["pattern"]) if "pattern" in row else None
     cause, fix, step, source = (row[key] for key in ("cause", "fix", "next", "source"))
-    return Row(name, tuple(row["words"]), pattern, role, cause, fix, step, tuple(row["samples"]), source, owner)
+    samples, unsure = tuple(row["samples"]), bool(row.get("unsure", False))
+    return Row(name, tuple(row["words"]), pattern, role, cause, fix, step, samples, source, owner, unsure)
