@@ -32,7 +32,7 @@ COMPUTED = ("sick_labels_ignored", "sick_scale_falls", "well_learns_by_heart", "
 
 @pytest.fixture(scope="module")
 def printed() -> dict[str, str]:
-    """What each training prints under `torchport run`."""
+    """The output of each training under `torchport run`."""
     command = [sys.executable, "-m", "torchport", "run", "-q", str(TRAININGS), *SIGNS, *HEALTHY]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
     parts = re.split(r"^=== (\w+)\n", run.stdout, flags=re.MULTILINE)

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=default_folder(),
         metavar="DIR",
-        help="CANN's logs, of which those of the log's processes are read (default: ~/ascend/log)",
+        help="CANN's logs, of which the files of the log's processes are read (default: ~/ascend/log)",
     )
     parser.add_argument(
         "--limit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from torchport.diagnose.logs import Event
 from torchport.knowledge.errors import Role
@@ -13,9 +14,10 @@ APART = 30  # lines between two events of one rank that do not belong together
 # Within what was printed together, the line that says most.
 _SAYS = {role: place for place, role in enumerate(Role)}
 # Between what was printed apart, what can be the reason for the others: a cause before a bare code, that before a
-# warning, this before how a process ended, that before those who waited for it.
-_EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.PEER: 4, Role.EFFECT: 5}
+# warning, this before how a process ended and before ranks that waited for it.
+_EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.PEER: 3, Role.EFFECT: 5}
 _WARNING = 2
+_ENDS = ("process.", "launcher.", "host.", "serving.")  # families with rows on how processes end
 NAMELESS = "follow.failure"  # the row of errors in words of no other
 # A line that tells of an error by itself, where its row could stand in any text.
 _ERROR = re.compile(r"error|exception|fail|fatal|abort|panic|traceback|错误|失败|异常", re.IGNORECASE)
@@ -43,7 +45,7 @@ def judge_events(events: Iterable[Event]) -> Judgement | None:
     heads = [_head(group) for group in groups]
     ordered = _in_time(heads)
     first = min(ordered, key=_explains)  # the first of the best
-    if first.row.role is Role.OUTCOME:
+    if first.row.role is Role.OUTCOME and first.row.name.startswith(_ENDS):
         first = _find_nameless(groups, first) or first
     others = tuple(event for event in ordered if event is not first)
     return Judgement(first, others, *_confidence(first, others))
@@ -78,11 +80,15 @@ def _together(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def _head(group: Sequence[Event]) -> Event:
-    head = min(
-        group, key=lambda one: (_explains(one), _SAYS[one.row.role], one.is_warning, one.line, -_specificity(one))
-    )
+    head = min(group, key=_rank_in_group)
     moments = [event.when for event in group if event.when is not None]
     return dataclasses.replace(head, when=_earliest(moments)) if moments else head
+
+
+def _rank_in_group(event: Event) -> tuple[Any, ...]:
+    """By what a line says, and among lines that say as much by the first; a bare code, or a shape, comes last."""
+    bare = event.is_bare_code or event.row.name.startswith("general.")
+    return (_explains(event), _SAYS[event.row.role], event.is_warning, bare, event.line, -_specificity(event))
 
 
 def _specificity(event: Event) -> int:

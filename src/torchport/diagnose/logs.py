@@ -79,7 +79,7 @@ def is_told_as_warning(row: Row) -> bool:
 
 @dataclasses.dataclass(slots=True)
 class Log:
-    """What was found in a file: events in order of their lines, and how often each row speaks.
+    """The findings of a file: events in order of their lines, and how often each row speaks.
 
     `ending` is the number of the line at its end that says that all went well, 0 for none; `progress` has the lines
     with numbers of training by their own number, and `signs` tell by these that the training is sick.
@@ -194,5 +194,5 @@ def _tells(event: Event, raised: Event) -> bool:
         return False
     if event.row.role is Role.EFFECT or event.is_warning:
         return event.line == raised.line
-    # What is printed behind an exception may explain it; how processes end then does not.
+    # Lines behind an exception may explain it; how processes end then does not.
     return event.line <= raised.line or event.row.role in (Role.CAUSE, Role.CODE, Role.PEER)

@@ -1,4 +1,4 @@
-"""What launchers and loggers write in front of a line: the rank, the worker, the pod, the time, the level."""
+"""The marks of launchers and loggers in front of a line: the rank, the worker, the pod, the time, the level."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from torchport.diagnose.marks import find_end_of_marks, is_marks
 from torchport.diagnose.quoting import remove_quoted_text
 
 HEAD = b"Traceback (most recent call last)"
-# What Python prints above the traceback of an exception that it goes on after, in __del__ and in threads of its own.
+# Python prints this above the traceback of an exception that it goes on after, in __del__ and in threads of its own.
 _IGNORED = b"Exception ignored in"
 # Ray's head of an exception of another process, which follows with its traceback.
 _WRAPPED = b"RayTaskError("

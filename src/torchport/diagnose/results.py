@@ -158,7 +158,7 @@ def _official(first: Event, events: Sequence[Event]) -> str:
 
 
 def _remedies(event: Event) -> Iterator[str]:
-    """What the facts around a line are good for."""
+    """The remedies that the facts around a line give."""
     for name, value in event.fields.items():
         if load_fields()[name].fix:
             yield load_fields()[name].fix.format(value)

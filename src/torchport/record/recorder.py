@@ -102,6 +102,8 @@ class Recorder:
         self._torch: Any = None
         self._losses = 0
         self._updates = 0
+        # Optimizers that step, each within the one before; and whether that is a step of its own.
+        self._stepping_now: list[tuple[Any, bool]] = []
         self._last: float | None = None
         self._passes = False  # some `backward()` was called
         self._inside = False
@@ -373,6 +375,11 @@ class Recorder:
 
     @quiet.silence_operators
     def _stepping(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._forget_steps_from(optimizer)  # its last step may have raised
+        counts = not any(_is_inside(optimizer, outer) for outer, _ in self._stepping_now)
+        self._stepping_now.append((optimizer, counts))
+        if not counts:
+            return
         number = self._built.get(optimizer, -1)
         closure = (kwargs.get("closure") or [*args[1:], None][0]) is not None  # args[0] is the optimizer
         if self._equal is not None:
@@ -382,6 +389,8 @@ class Recorder:
 
     @quiet.silence_operators
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not self._forget_steps_from(optimizer):
+            return
         parameter, gradient = "", ""
         for tensor in list_parameters(optimizer):
             parameter = _first(parameter, tensor.device.type)
@@ -405,6 +414,14 @@ class Recorder:
         self._flush()
         self._updates += 1
         self._done(OPTIMIZER, self._updates)
+
+    def _forget_steps_from(self, optimizer: Any) -> bool:
+        """Take this optimizer's step, and steps within it, from the steps that go on; whether it is one of its own."""
+        for at, (other, counts) in enumerate(self._stepping_now):
+            if other is optimizer:
+                del self._stepping_now[at:]
+                return counts
+        return True
 
     def _record_settings(self, optimizer: Any) -> None:
         number = self._built.get(optimizer, -1)
@@ -549,3 +566,10 @@ def _resident() -> int:
 
 def _machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _is_inside(optimizer: Any, outer: Any) -> bool:
+    """Whether an optimizer that steps within the step of another has none but its parameters: SAM, Lookahead, and
+    containers such as torchtitan's are optimizers themselves, and both steps are one of the training."""
+    held = {id(parameter) for parameter in list_parameters(outer)}
+    return optimizer is not outer and all(id(parameter) in held for parameter in list_parameters(optimizer))

@@ -5,7 +5,8 @@
               takes linear time on any text
     role      see `Role`; "cause" where it is missing
     owner     whose fault it is, see `Owner`; needed for causes, codes and exceptions
-    unsure    true where the line does not tell which of several things was the cause
+    unsure    true where the line does not tell which of several things was the cause; a cause with "or", "else" or
+              "mostly" between them says so itself
     cause     what has happened and why, for someone who has never seen the line
     fix       what to do about it
     next      a command that shows more, or does it; "" where there is nothing to do
@@ -27,6 +28,10 @@ from importlib import resources
 from typing import Any
 
 _NEEDED = {"words", "cause", "fix", "next", "samples", "source"}
+
+
+# Words of a cause that names several things.
+_ALTERNATIVES = re.compile(r", or (?!a newer)|\b(?:else|mostly|most often|often|perhaps)\b|: .{1,200} or ")
 
 
 class Role(enum.StrEnum):
@@ -110,5 +115,5 @@ def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
         raise ValueError(f"knowledge/errors: {name} needs an owner")
     pattern = re.compile(row["pattern"]) if "pattern" in row else None
     cause, fix, step, source = (row[key] for key in ("cause", "fix", "next", "source"))
-    samples, unsure = tuple(row["samples"]), bool(row.get("unsure", False))
+    samples, unsure = tuple(row["samples"]), row.get("unsure", False) or _ALTERNATIVES.search(cause) is not None
     return Row(name, tuple(row["words"]), pattern, role, cause, fix, step, samples, source, owner, unsure)

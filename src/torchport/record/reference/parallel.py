@@ -29,6 +29,8 @@ _PAIR = re.compile(r"\w+:\w+", re.ASCII)
 NCCL = "nccl"
 # FSDP in a wrapper of modules; that of functions, `fully_shard`, works by a mesh.
 FSDP = "torch.distributed.fsdp.fully_sharded_data_parallel"
+# Seeds of sharded tensors, which are torch's own on a mesh of cards and none on one of CPUs (torch 2.13).
+SHARDED_DRAWS = "torch.distributed.tensor._random"
 
 
 def to_gloo_backend(backend: Any) -> Any:
@@ -50,6 +52,7 @@ def patch_parallel(torch: Any, patches: Patches) -> None:
         _patch_mesh(torch, patches)
         patches.wrap(parallel.DistributedDataParallel, "__init__", _replicas(torch, communicators))
         patches.on_undo(after_import(FSDP, lambda module: _patch_fsdp(patches, module, torch.device("cpu"))))
+        patches.on_undo(after_import(SHARDED_DRAWS, lambda module: patches.wrap(module, "manual_seed", _seed_mesh)))
 
 
 def _alone(
@@ -57,6 +60,15 @@ def _alone(
 ) -> Any:
     """What `data_parallel` gives on one device."""
     return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
+
+
+def _seed_mesh(original: Any) -> Any:
+    def seed(value: Any, device_mesh: Any) -> None:
+        original(value, device_mesh)
+        if device_mesh.device_type == "cpu":
+            sys.modules["torch"].manual_seed(value)
+
+    return seed
 
 
 def _replicas(torch: Any, communicators: dict[str, Communicator]) -> Any:
