@@ -105,6 +105,12 @@ def test_an_exception_that_python_ignores_is_none() -> None:
     assert "OSError" in both.findings[0].message
 
 
+def test_a_warning_in_chinese_is_one() -> None:
+    text = "[警告] 未检测到 CUDA，忽略 (Torch not compiled with CUDA enabled)\n[2/2] 矩阵乘法 ... 通过\n{}\n"
+    assert diagnose_text(text.format("检查结束，全部通过")).data["answer"] == "clean"
+    assert diagnose_text(text.format("RuntimeError: 3")).data["row"] == "script.exception"
+
+
 def test_errors_that_the_run_survived_are_no_failure() -> None:
     steps = "".join(f"step {step} loss {3 / step:.3f}\n" for step in range(1, 9))
     went_on = diagnose_text(f"{FULL}\nretrying with half the batch\n{steps}training finished\n")
@@ -119,6 +125,8 @@ def test_errors_that_the_run_survived_are_no_failure() -> None:
 @pytest.mark.parametrize(
     ("line", "ended"),
     [
+        ("检查结束，全部通过", True),
+        ("运行成功", True),
         ("{'train_runtime': 301.4, 'train_loss': 0.88}", True),
         ("Training completed. Do not forget to share your model", True),
         ("Epoch 10/10 loss 0.3", True),

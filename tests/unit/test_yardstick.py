@@ -1,5 +1,6 @@
 """What rounding does to the original is allowed to the port, and no more; what was put in on purpose is noticed."""
 
+import dataclasses
 import functools
 import math
 from pathlib import Path
@@ -11,7 +12,9 @@ from training_events import MADE, NAMES, faulty, judge_in, noise, run
 
 from torchport.compare import reach, tolerance, yardstick
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, Series, collect_series
+from torchport.compare.settings import scales_equal
 from torchport.port import controls, left
+from torchport.port.runs import _list_cards
 from torchport.record import states
 
 
@@ -481,3 +484,31 @@ def test_the_page_on_ports_has_these_numbers() -> None:
 
 def text_of(power: float) -> str:
     return f"1e{math.log10(power):.0f}"
+
+
+def test_a_port_that_raises_in_the_scaler_s_first_step_has_not_switched_it_off(tmp_path):
+    step = {"kind": "scaler", "step": 0, "scale": 65536.0, "skipped": False}
+    raised = {
+        "kind": "error",
+        "error": "TypeError: step() got an unexpected keyword argument",
+        "path": "a.py",
+        "line": 3,
+    }
+    for name in ("reference", "crashed", "whole"):
+        (tmp_path / name).mkdir()
+    reference = write(tmp_path / "reference", run(step))
+    for name, more, status in (("crashed", [raised], 1), ("whole", [], 0)):
+        port = write(tmp_path / name, run(*more, device="npu"), status=status)
+        found = [finding.message for finding in scales_equal(reference, port, None)]
+        assert bool(found) == (name == "whole"), found
+
+
+def test_ranks_that_ended_before_their_first_step_are_told_by_their_order(tmp_path):
+    cards = [{"kind": "cards", "cards": [{"device": f"npu:{rank}", "number": str(rank), "held": 1}]} for rank in (0, 1)]
+    recorded = write(tmp_path, *(list(run(one, device="npu")) for one in cards))
+    unnamed = [
+        dataclasses.replace(one, events=tuple(event for event in one.events if event["kind"] != "process"))
+        for one in recorded.processes
+    ]
+    found = _list_cards(dataclasses.replace(recorded, processes=tuple(unnamed)))
+    assert [one.rank for one in found] == [0, 1]

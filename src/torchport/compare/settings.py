@@ -185,7 +185,8 @@ def scales_equal(reference: Recording, port: Recording, control: Recording | Non
     controls = control.trained if control is not None else ()
     for rank, (theirs, ours) in enumerate(zip(reference.trained, port.trained, strict=False)):
         before, after = _updates(theirs), _updates(ours)
-        if bool(before) != bool(after) and theirs.steps and ours.steps:
+        ended = has_failed(reference) or has_failed(port)  # maybe within the first step of the scaler
+        if bool(before) != bool(after) and theirs.steps and ours.steps and not ended:
             yield error_finding(
                 "TP355",
                 f"only {'the original' if before else 'the port'} scales the loss",

@@ -19,7 +19,6 @@ _EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.
 _WARNING = 2
 _ENDS = ("process.", "launcher.", "host.", "serving.")  # families with rows on how processes end
 NAMELESS = "follow.failure"  # the row of errors in words of no other
-# A line that tells of an error by itself, where its row could stand in any text.
 _ERROR = re.compile(r"error|exception|fail|fatal|abort|panic|traceback|错误|失败|异常", re.IGNORECASE)
 
 
@@ -49,6 +48,11 @@ def judge_events(events: Iterable[Event]) -> Judgement | None:
         first = _find_nameless(groups, first) or first
     others = tuple(event for event in ordered if event is not first)
     return Judgement(first, others, *_confidence(first, others))
+
+
+def says_error(line: str) -> bool:
+    """Whether a line tells of an error by itself."""
+    return _ERROR.search(line) is not None
 
 
 def _find_nameless(groups: Sequence[Sequence[Event]], outcome: Event) -> Event | None:
@@ -130,6 +134,6 @@ def _confidence(first: Event, others: Sequence[Event]) -> tuple[str, str]:
     timeless = any(rival.when is None for rival in (first, *rivals))
     if rivals and timeless and {rival.file for rival in rivals} != {first.file}:
         return "medium", "other causes are named too, and not all lines have a time"
-    if not others and not _ERROR.search(first.text):
+    if not others and not says_error(first.text):
         return "medium", "the line does not say that it is an error, and no other tells of a failure"
     return "high", "the first in time that explains the others" if others else "the only cause that is named"

@@ -25,8 +25,8 @@ BELONGS = 12  # lines behind an exception in which its message may go on, as tor
 BEFORE = 3  # lines before an event in which facts of it stand
 # A line's own mark, in the order in which they stand in it: a warning may tell of an error.
 _MARK = re.compile(
-    r"(?P<warning>\w{0,40}Warning\b|\bWARN(?:ING)?\b|\[W[ \d]|^W\d{4} )"
-    r"|\w{0,60}Error\b|\bERROR\b|\[E[ \d]|^E\d{4} |Exception"
+    r"(?P<warning>\w{0,40}Warning\b|\bWARN(?:ING)?\b|\[W[ \d]|^W\d{4} |警告|告警)"
+    r"|错误|\w{0,60}Error\b|\bERROR\b|\[E[ \d]|^E\d{4} |Exception"
 )
 _CODE = re.compile(r"\b(?:[EW][A-Z0-9]\d{4}|[1-5]\d{5})\b")
 _GUESS = re.compile(r"Possible [Cc]ause|\bSolution:|[Pp]ossible (?:cause|reason)s? (?:is|are)|\bMaybe\b")

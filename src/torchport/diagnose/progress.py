@@ -19,7 +19,8 @@ _ENDED = re.compile(
     r"|\b(?:completed|finished|ended) (?:successfully|training|in \d)"
     r"|\bdone\W{0,3}$|\bdone in \d|success(?:fully)? (?:completed|finished|trained|saved|exported)"
     r"|^OK(?: \(.{1,60}\))?$|works? well on|\ball (?:tests|checks) passed\b"
-    r"|Application startup complete|[1-9]\d* passed(?:,| in )|\btest (?:accuracy|acc|loss|set)\b|训练(?:完成|结束)"
+    r"|Application startup complete|[1-9]\d* passed(?:,| in )|\btest (?:accuracy|acc|loss|set)\b"
+    r"|(?:训练|运行|执行|测试|检查|推理|转换)(?:成功)?(?:完成|结束|成功)|全部通过"
     r"|^\W{0,3}(?:Acc@1|accuracy|perplexity|ppl|f1|mAP|exact match|eval)\b.{0,40}\d"
     r"|exit(?:ed with)?(?: code| status)?[ :=]{1,3}0\b",
     re.IGNORECASE,

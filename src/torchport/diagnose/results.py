@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from torchport.diagnose import plogs, sources
 from torchport.diagnose.devices import explain_taken_device, find_odd_uses
 from torchport.diagnose.fields import GUESSES, load_fields
-from torchport.diagnose.judging import NAMELESS, Judgement, judge_events
+from torchport.diagnose.judging import NAMELESS, Judgement, judge_events, says_error
 from torchport.diagnose.logs import BELONGS, EXCEPTION, Event, Log, scan_log
 from torchport.diagnose.sickness import Sign, load_sickness
 from torchport.findings import Finding, Location, Result, Safety, Severity
@@ -108,10 +108,10 @@ def _result(path: str, logs: Sequence[Log], beside: Sequence[Log], unread: Itera
 
 
 def _survived(log: Log) -> Iterator[Event]:
-    """Errors behind which training went on to a good end."""
+    """Errors behind which training went on to a good end, and lines before one that do not say that they are errors."""
     for event in log.events if log.ending else ():
         behind = sum(event.line < number for number in log.progress)
-        went_on = behind >= _WENT_ON or _RETRIED.search(event.text)
+        went_on = behind >= _WENT_ON or _RETRIED.search(event.text) or not says_error(event.text)
         if event.row.role is not Role.NOTICE and event.line < log.ending and went_on:
             yield event
 
@@ -175,7 +175,7 @@ def _unknown(first: Event) -> Finding:
         Severity.WARNING,
         Safety.REPORT,
         _place(first),
-        f"the run failed, and nothing is known about why: {first.text.strip()}",
+        f"the run failed, and no row knows why; the first error says: {first.text.strip()}",
         " ".join([hint, *_remedies(first)]),
         evidence,
     )

@@ -368,7 +368,11 @@ def _ended(plan: Plan, step: str, recorded: Recording) -> str:
 
 def _list_cards(recorded: Recording) -> tuple[RankCards, ...] | None:
     """The NPUs that several ranks opened, as their last word says; None for one rank, and where no NPU was opened."""
-    found = [RankCards(one.rank or 0, tuple(conditions.read_cards(one))) for one in recorded.trained]
+    # A process that ended before its first step has not told its rank; they are in order of it.
+    ranks = [place if one.rank is None else one.rank for place, one in enumerate(recorded.trained)]
+    found = [
+        RankCards(rank, tuple(conditions.read_cards(one))) for rank, one in zip(ranks, recorded.trained, strict=True)
+    ]
     return tuple(found) if len(found) > 1 and any(one.cards for one in found) else None
 
 

@@ -39,7 +39,7 @@ def judge_diagnosis(result: Result) -> tuple[str, str, str]:
     if word == "sick":
         return "bad", format_sentence(first.message), "No exception was printed: these are signs in the numbers."
     if word == "unknown":
-        return "open", "The run failed, and nothing is known about why", first.hint
+        return "open", "The run failed, and no row knows why: the first error is quoted", first.hint
     return (
         "bad",
         format_sentence(first.message),
