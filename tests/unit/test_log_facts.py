@@ -105,6 +105,25 @@ def test_an_exception_that_python_ignores_is_none() -> None:
     assert "OSError" in both.findings[0].message
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Killed",
+        "./run.sh: line 3: 1234 Killed                  python train.py",
+        "./run.sh: 行 3: 1234 已杀死               python train.py",
+        "段错误 (核心已转储)",
+        "Process finished with exit code 1",
+        "python exited with code 2",
+        "command terminated with exit code 137",
+        "srun: error: node1: task 0: Exited with exit code 1",
+    ],
+)
+def test_a_status_that_is_not_zero_is_a_failure(line: str) -> None:
+    result = diagnose_text(f"step 1 loss 2.0\nstep 2 loss 1.9\n{line}\n")
+    assert result.data["answer"] in ("cause", "unknown")
+    assert result.findings[0].evidence["confidence"] == "low"
+
+
 def test_a_warning_in_chinese_is_one() -> None:
     text = "[警告] 未检测到 CUDA，忽略 (Torch not compiled with CUDA enabled)\n[2/2] 矩阵乘法 ... 通过\n{}\n"
     assert diagnose_text(text.format("检查结束，全部通过")).data["answer"] == "clean"

@@ -246,6 +246,15 @@ def judge(tmp_path: Path, first: str | bytes, second: str | bytes) -> tuple[str,
     return result.data.answer, [finding.code for finding in result.findings], said
 
 
+def test_a_rate_of_one_printed_digit_is_seen_to_be_doubled(tmp_path: Path) -> None:
+    for name, rate in (("gpu.log", "1e-05"), ("npu.log", "2e-05")):
+        lines = [f"{{'loss': {loss(n):.4f}, 'learning_rate': {rate}, 'epoch': {n / 50:.2f}}}" for n in range(STEPS)]
+        (tmp_path / name).write_text("\n".join(lines))
+    result, _ = compare_logs(tmp_path / "gpu.log", tmp_path / "npu.log")
+    assert result.data.answer == UNDECIDED
+    assert "learning_rate is 1e-05 in A and 2e-05 in B" in result.findings[0].message
+
+
 def test_doubled_learning_rate_is_said_first_and_undecided(tmp_path: Path) -> None:
     answer, codes, said = judge(tmp_path, megatron(), megatron(factor=1.5, rate=2e-4))
     assert (answer, codes[0]) == (UNDECIDED, "TP383")

@@ -19,6 +19,9 @@ _STEPS = re.compile(
 _SEEDS = re.compile(r"^(?:random_|manual_|global_|torch_)?seed$")
 _CONSUMED = re.compile(r"^consumed_(?:train_)?(?:samples|tokens)$")
 CLOSE = 1e-3  # relative; rates are printed with few digits
+# Of the printed digits' distance: less may be rounding, and a whole digit, as between 1e-05 and 2e-05, is none in the
+# shortest form that Python prints.
+ROUNDED = 0.99
 _COUNT = 3  # rates that differ at so many steps are another schedule
 
 
@@ -48,7 +51,7 @@ def _rates(paired: Paired) -> str:
         for pair in paired.pairs
         if math.isfinite(pair.first.value + pair.second.value)
         and abs(pair.first.value - pair.second.value)
-        > pair.digit + CLOSE * max(abs(pair.first.value), abs(pair.second.value))
+        > ROUNDED * pair.digit + CLOSE * max(abs(pair.first.value), abs(pair.second.value))
     ]
     if not apart or len(apart) < min(_COUNT, len(paired.pairs)):
         return ""

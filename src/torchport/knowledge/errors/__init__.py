@@ -108,7 +108,7 @@ def parse_error_row(name: str, row: Mapping[str, Any]) -> Row:
     """The row of a parsed table; see `load_error_rows`."""
     if not _NEEDED <= set(row) <= _NEEDED | {"pattern", "role", "owner", "unsure"}:
         raise ValueError(f"knowledge/errors: {name} has keys {sorted(row)}")
-    if not row["words"] or not all(len(word) >= 4 for word in row["words"]):
+    if not row["words"] or not all(len(word.encode()) >= 4 for word in row["words"]):
         raise ValueError(f"knowledge/errors: {name} needs words of 4 letters or more")
     role, owner = Role(row.get("role", Role.CAUSE)), Owner(row.get("owner", Owner.UNKNOWN))
     if role in (Role.CAUSE, Role.CODE, Role.SCRIPT) and owner is Owner.UNKNOWN:
