@@ -246,6 +246,18 @@ def judge(tmp_path: Path, first: str | bytes, second: str | bytes) -> tuple[str,
     return result.data.answer, [finding.code for finding in result.findings], said
 
 
+@pytest.mark.parametrize("names", [("loss_d", "loss_g"), ("D loss", "G loss"), ("disc_loss", "gen_loss")])
+def test_losses_of_opponents_are_undecided(tmp_path: Path, names: tuple[str, str]) -> None:
+    draw = random.Random(3)
+    sides = [
+        "".join(f"step {n} {names[0]}: {draw.random():.4f} {names[1]}: {1 + draw.random():.4f}\n" for n in range(STEPS))
+        for _ in range(2)
+    ]
+    answer, _, said = judge(tmp_path, *sides)
+    assert answer == UNDECIDED
+    assert "losses of opponents" in said
+
+
 def test_a_rate_of_one_printed_digit_is_seen_to_be_doubled(tmp_path: Path) -> None:
     for name, rate in (("gpu.log", "1e-05"), ("npu.log", "2e-05")):
         lines = [f"{{'loss': {loss(n):.4f}, 'learning_rate': {rate}, 'epoch': {n / 50:.2f}}}" for n in range(STEPS)]

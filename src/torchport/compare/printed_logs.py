@@ -45,6 +45,10 @@ _MAIN = re.compile(
     r"^(?:train(?:ing)?_|running_|global_)?(?:total_|lm_|avg_|average_|mean_|reduced_)?(?:train_)?loss(?:es|_value)?$|^损失值?$"
 )
 _EVALUATION = re.compile(r"^(?:val|valid|validation|test|eval|evaluation)(?:_|$)")
+_OPPONENTS = tuple(
+    re.compile(rf"(?:^|_)(?:{words})(?:_|$)|^{letter}loss|loss{letter}$")
+    for words, letter in (("g|gen|generator|actor", "g"), ("d|dis|disc|discriminator|critic", "d"))
+)
 _NORM = re.compile(r"grad(?:ient)?_?norm|gnorm|global_norm")
 # Not of the model: the machine, the clock, counters, settings.
 _ASIDE = re.compile(
@@ -88,6 +92,12 @@ def _is_loss(name: str) -> bool:
     return bool(_LOSS.search(name)) and not _NO_LOSS.search(name)
 
 
+def _find_opponents(names: Sequence[str]) -> list[str]:
+    """The losses of a generator and a discriminator, if both are there: they rise and fall, and do not get smaller."""
+    found = [[name for name in names if side.search(name)] for side in _OPPONENTS]
+    return [*found[0], *found[1]] if all(found) else []
+
+
 class _Judge:
     """Judges the pairs of two logs."""
 
@@ -105,6 +115,9 @@ class _Judge:
         main = [one for one in losses if _MAIN.match(one.name) or _EVALUATION.match(one.name)]
         trained = any(_MAIN.match(one.name) for one in main)
         self.judged = {one.name: is_within(one) for one in (main if trained else losses)}
+        self.opponents = [] if trained else _find_opponents([one.name for one in losses])
+        if self.opponents:
+            self.judged = {name: word for name, word in self.judged.items() if name not in self.opponents}
         self.settings = list(differing_settings(first, second, paired))
         if self.settings:
             self.judged = {}
@@ -159,6 +172,10 @@ class _Judge:
         if not losses[0] & losses[1]:
             return f"no loss has the same name in both: A has {_some(losses[0])}, B has {_some(losses[1])}"
         rows = [one for one in self.differences if one.name in self.judged]
+        if not rows and self.opponents:
+            return (
+                f"{_some(self.opponents)} are losses of opponents: how far they are apart tells nothing of the training"
+            )
         if not rows:
             name = min(losses[0] & losses[1], key=len)
             return (
