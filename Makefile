@@ -161,8 +161,9 @@ verdict: setup ## port 45 scripts, healthy and with 4 to 12 injected faults each
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS)
 	$(BIN)/python tests/verdict/run.py --jobs $(JOBS) --reordered
 
-accuracy: setup build/libraries/.installed ## find 34 injected faults with `compare`, accuse none of 10 healthy pairs and 23 programs of others, name published errors of training, and print the cost (three quarters of an hour; SIDES="cpu isa npu")
+accuracy: setup build/libraries/.installed ## find injected faults, ours and others', with `compare`, accuse none of 10 healthy pairs and 23 programs of others, name published errors of training, and print the cost (three quarters of an hour; SIDES="cpu isa npu")
 	$(BIN)/python tests/accuracy/run.py $(SIDES)
+	$(BIN)/python tests/accuracy/injected.py
 	$(BIN)/python tests/accuracy/healthy.py
 	$(BIN)/python tests/accuracy/foreign.py
 	$(BIN)/python tests/accuracy/published.py
