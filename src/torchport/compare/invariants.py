@@ -247,10 +247,9 @@ def _find_sickness(processes: Sequence[Process]) -> Iterator[Finding]:
         for number, event in enumerate(process.of_kind("loss")):
             name = sites.setdefault(event["site"], f"loss_{len(sites)}")
             series.setdefault(name, []).append(Printed(number, None, name, float(event["value"]), number, ROUNDING))
-        for event in process.of_kind("scaler"):
-            for name, value in (("loss_scale", event["scale"]), ("skipped_steps", event["skipped"])):
-                told = Printed(event["step"], None, name, float(value), event["step"])
-                series.setdefault(name, []).append(told)
+        for event in process.of_kind("scaler"):  # a scale that falls tells of steps that are skipped
+            told = Printed(event["step"], None, "loss_scale", float(event["scale"]), event["step"])
+            series.setdefault("loss_scale", []).append(told)
         for sign in find_signs_in(series):
             if sign.name != "not-finite":
                 site = next((site for site, name in sites.items() if sign.facts.startswith(f"{name} ")), "")

@@ -378,18 +378,18 @@ class Recorder:
         self._forget_steps_from(optimizer)  # its last step may have raised
         counts = not any(_is_inside(optimizer, outer) for outer, _ in self._stepping_now)
         self._stepping_now.append((optimizer, counts))
-        if not counts:
-            return
         number = self._built.get(optimizer, -1)
         closure = (kwargs.get("closure") or [*args[1:], None][0]) is not None  # args[0] is the optimizer
-        if self._equal is not None:
+        if counts and self._equal is not None:
             self._equal.optimizer_steps(optimizer, number)
-        for part in self.parts:
+        for part in self.parts if counts else self.rules:  # the inner one may be that with the gradients
             part.on_step_begin(optimizer, number, self._updates, closure)
 
     @quiet.silence_operators
     def _stepped(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self._forget_steps_from(optimizer):
+            for rule in self.rules:
+                rule.on_step_end(optimizer, self._built.get(optimizer, -1), self._updates)
             return
         parameter, gradient = "", ""
         for tensor in list_parameters(optimizer):
