@@ -124,6 +124,20 @@ def test_a_status_that_is_not_zero_is_a_failure(line: str) -> None:
     assert result.findings[0].evidence["confidence"] == "low"
 
 
+def test_our_own_words_at_the_end_are_no_good_end() -> None:
+    """The remedy of checkpoint.keys speaks of what was saved."""
+    text = RAISED.format(
+        'RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "0.weight".'
+    )
+    said = diagnose_text(text)
+    assert said.data["row"] == "checkpoint.keys"
+    whole = (
+        f"{text}torchport: {said.findings[0].message}\n  {said.findings[0].hint}\n  torchport explain checkpoint.keys\n"
+    )
+    assert diagnose_text(whole).data["row"] == "checkpoint.keys"
+    assert diagnose_text(f"{text}the model was saved\n").data["row"] == "checkpoint.keys", "by a script around it"
+
+
 def test_a_warning_in_chinese_is_one() -> None:
     text = "[警告] 未检测到 CUDA，忽略 (Torch not compiled with CUDA enabled)\n[2/2] 矩阵乘法 ... 通过\n{}\n"
     assert diagnose_text(text.format("检查结束，全部通过")).data["answer"] == "clean"

@@ -93,6 +93,7 @@ class Log:
     sha256: str = ""
     last: str = ""  # the last line with words
     ending: int = 0
+    raised: int = 0  # the line of the last exception, 0 for none
     tail: list[str] = dataclasses.field(default_factory=list)  # the last lines
     signs: list[Sign] = dataclasses.field(default_factory=list)
     progress: Mapping[int, str] = dataclasses.field(default_factory=dict)
@@ -131,6 +132,7 @@ def scan_log(stream: BinaryIO, name: str, limit: int) -> Log:
         log.interrupted = True
     log.lines, log.counts, log.sha256 = matcher.lines, matcher.counts, digest.hexdigest()
     log.events = _settled(log.events, raised)
+    log.raised = max((event.line for _, event in raised), default=0)
     tail = progress.find_tail()
     log.ending, _ = find_ending(tail)
     log.tail = [line for _, line in tail]

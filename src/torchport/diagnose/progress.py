@@ -26,7 +26,12 @@ _ENDED = re.compile(
     re.IGNORECASE,
 )
 # The same of a part, after which more may have to come.
-_SAVED = re.compile(r"\bsaved\b|保存(?:成功|完成|至|到)", re.IGNORECASE)
+_SAVED = re.compile(
+    r"\bsaved (?:to|in|into|at|as|under)\b|\bsaved (?:the )?(?:model|checkpoint|weights|results?|\S{0,200}[/.]\w)"
+    r"|\b(?:model|checkpoint|weights|results?|artifacts) (?:(?:is|was|were|are|has been|have been) )?saved\b"
+    r"|保存(?:成功|完成|至|到)",
+    re.IGNORECASE,
+)
 # Bars of what comes before training.
 _BEFORE = re.compile(r"shards|download|fetching|tokeniz|\bmap\b|filter|split|loading|cach|compil|warm", re.IGNORECASE)
 _COUNTED = re.compile(r"(?<![\d/.:-])(\d{1,9}) ?/ ?(\d{1,9})(?![\d/.:-])|\b(\d{1,9}) of (\d{1,9})\b")

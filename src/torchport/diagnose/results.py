@@ -111,7 +111,8 @@ def _survived(log: Log) -> Iterator[Event]:
     """Errors behind which training went on to a good end, and lines before one that do not say that they are errors."""
     for event in log.events if log.ending else ():
         behind = sum(event.line < number for number in log.progress)
-        went_on = behind >= _WENT_ON or _RETRIED.search(event.text) or not says_error(event.text)
+        quiet = not log.raised and not says_error(event.text)
+        went_on = behind >= _WENT_ON or _RETRIED.search(event.text) or quiet
         if event.row.role is not Role.NOTICE and event.line < log.ending and went_on:
             yield event
 
