@@ -23,8 +23,8 @@ SILENT = (
     "unequal_batch",
     "worker_killed",
 )
-# What their exceptions say is less than what is printed before: the numbers of a device whose memory is limited by the
-# host's look as if another process had it.
+# Their exceptions say less than the lines before them: the numbers of a device whose memory is limited by the host's
+# look as if another process had it.
 SAYS = {"host_limit": "memory.others-hold", "master_unknown": "launch.master-unreachable"}
 
 
