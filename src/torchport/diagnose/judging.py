@@ -14,8 +14,8 @@ APART = 30  # lines between two events of one rank that do not belong together
 # Within what was printed together, the line that says most.
 _SAYS = {role: place for place, role in enumerate(Role)}
 # Between what was printed apart, what can be the reason for the others: a cause before a bare code, that before a
-# warning, this before how a process ended and before ranks that waited for it.
-_EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.PEER: 3, Role.EFFECT: 5}
+# warning, this before how a process ended, that before ranks that waited for it.
+_EXPLAINS = {Role.CAUSE: 0, Role.CODE: 1, Role.SCRIPT: 1, Role.OUTCOME: 3, Role.PEER: 4, Role.EFFECT: 5}
 _WARNING = 2
 _ENDS = ("process.", "launcher.", "host.", "serving.")  # families with rows on how processes end
 NAMELESS = "follow.failure"  # the row of errors in words of no other
