@@ -20,7 +20,7 @@ from torchport.logs.differences import Difference, is_finite, measure, relative_
 from torchport.logs.opening import hash_file, read_lines
 from torchport.logs.pairing import EPOCH, ORDER, STEP, Pair, Paired, Series, collect_series, pair_series
 from torchport.logs.reading import Printed
-from torchport.results.printed_logs import NameRow, PrintedLogs
+from torchport.results.printed_logs import NameRow, PrintedLogs, percent
 
 WITHIN, OUTSIDE, UNDECIDED = "within the rule of thumb", "outside of it", "undecided"
 # The mean relative difference of the loss to that on an NVIDIA GPU has to be below this, from step 21 on:
@@ -318,11 +318,6 @@ def at(number: Printed) -> str:
     if number.epoch is not None:
         return f"at epoch {number.epoch:g}"
     return f"in line {number.line}"
-
-
-def percent(value: float) -> str:
-    """A share in percent, with two digits that count."""
-    return f"{100 * value:.2g} %" if value < 1 else f"{100 * value:,.0f} %"
 
 
 def _first_not_finite(series: Series) -> Printed | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from torchport.diagnose.logs import Event, Log, scan_log
 from torchport.diagnose.moments import seconds_of_year
 from torchport.diagnose.reading import NotTextError
-from torchport.diagnose.sources import open_log
+from torchport.logs.opening import open_log
 
 FILES = 64  # that are read
 LONGEST_RUN = 7 * 86400.0  # seconds from the beginning of a file to an event in it

@@ -43,7 +43,6 @@ class Progress:
     def __init__(self) -> None:
         self.lines: dict[int, str] = {}
         self._bytes = 0
-        self._stride = 1
         self._last: tuple[Sequence[bytes], int] = ((), 1)
 
     def add_block(self, lines: Sequence[bytes], first: int) -> None:

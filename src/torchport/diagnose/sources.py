@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import bz2
-import contextlib
-import gzip
 import lzma
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from torchport.diagnose.logs import Log, scan_log
 from torchport.diagnose.quoting import PYTHON, kind_of
 from torchport.diagnose.reading import NotTextError
 from torchport.errors import TorchportError
+from torchport.logs.opening import open_log
 
 FILES = 4096  # of a folder
-# By the first bytes of a file; rotated logs are packed, and keep any name.
-_PACKED: Mapping[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
-
-
-@contextlib.contextmanager
-def open_log(path: str | Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked. Raises OSError."""
-    with open(path, "rb", buffering=0) as stream:
-        # A pipe or a terminal gives its first bytes once.
-        first = stream.read(6) if stat.S_ISREG(os.fstat(stream.fileno()).st_mode) else b""
-        unpack = next((open_ for mark, open_ in _PACKED.items() if first and first.startswith(mark)), None)
-        if unpack is None:
-            if first:
-                stream.seek(0)
-            yield stream
-            return
-        stream.seek(0)
-        with unpack(stream, "rb") as unpacked:
-            yield unpacked
 
 
 def scan_stdin(stdin: BinaryIO | None, limit: int) -> Log:

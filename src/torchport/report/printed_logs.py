@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torchport.findings import Result
 from torchport.report.wording import escape_unprintable, format_count
-from torchport.results.printed_logs import NameRow, PrintedLogs
+from torchport.results.printed_logs import NameRow, PrintedLogs, percent
 
 SHOWN = 12
 _HEAD = ("name", "pairs", "mean", "largest", "", "drift", "last A", "last B", "")
@@ -53,8 +53,8 @@ def _cells(row: NameRow) -> tuple[str, ...]:
     return (
         row.name,
         f"{row.pairs:,}",
-        _percent(row.mean),
-        _percent(row.largest),
+        percent(row.mean),
+        percent(row.largest),
         row.where if row.largest else "",
         row.drift + above,
         f"{row.last_values[0]:.5g}",
@@ -68,7 +68,3 @@ def _alone(data: PrintedLogs) -> Iterator[str]:
         if names:
             listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
             yield f"  only in {letter}: {listed}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2g} %" if value < 1 else f"{100 * value:,.0f} %"

@@ -42,3 +42,8 @@ class PrintedLogs:
     notes: tuple[str, ...] = ()
     only: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     unseen: str = ""
+
+
+def percent(value: float) -> str:
+    """A share in percent, with two digits that count."""
+    return f"{100 * value:.2g} %" if value < 1 else f"{100 * value:,.0f} %"
