@@ -107,19 +107,26 @@ def test_what_is_installed_does_not_belong(tmp_path: Path) -> None:
     assert names(tmp_path, "train.py", path=["venv/lib", "deps/site-packages"]) == ["train.py"]
 
 
-def test_a_module_of_an_installed_package_finds_the_others_of_its_package(tmp_path: Path) -> None:
-    """`python -m open_clip_train.main`: the device is chosen in open_clip_train/distributed.py."""
+@pytest.mark.parametrize("place", ["site-packages", "packages"])
+def test_a_module_of_an_installed_package_finds_the_others_of_its_package(tmp_path: Path, place: str) -> None:
+    """`python -m open_clip_train.main`: the device is chosen in open_clip_train/distributed.py. torchtitan and pandas in
+    one folder of `pip install --target` are two projects."""
     files = {
-        "site-packages/pkg/__init__.py": "",
-        "site-packages/pkg/sub/__init__.py": "",
-        "site-packages/pkg/sub/main.py": "from pkg.distributed import device\nimport other\n",
-        "site-packages/pkg/distributed.py": "",
-        "site-packages/other.py": "",
+        f"{place}/pkg/__init__.py": "",
+        f"{place}/pkg/sub/__init__.py": "",
+        f"{place}/pkg/sub/main.py": "from pkg.distributed import device\nimport other, more\n",
+        f"{place}/pkg/distributed.py": "",
     }
-    write(tmp_path, files)
-    assert set(names(tmp_path, "site-packages/pkg/sub/main.py", module=True)) == files.keys() - {
-        "site-packages/other.py"
-    }
+    write(
+        tmp_path, files | {f"{place}/{name}": "" for name in ("other.py", "more/__init__.py", "pkg-1.dist-info/RECORD")}
+    )
+    for path in ([], [place]):
+        assert set(names(tmp_path, f"{place}/pkg/sub/main.py", module=True, path=path)) == files.keys()
+
+
+def test_packages_of_a_target_folder_inside_a_project_do_not_belong(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": "import a\n", "pyproject.toml": "", "deps/a.py": "", "deps/a-1.dist-info/RECORD": ""})
+    assert names(tmp_path, "train.py", path=["deps"]) == ["train.py"]
 
 
 def test_a_package_that_is_started_as_a_module(tmp_path: Path) -> None:

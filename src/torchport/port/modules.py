@@ -11,7 +11,7 @@ from pathlib import Path
 from torchport.port.search_path import find_added_folders
 from torchport.source.kinds import Kind, kind_of
 from torchport.source.notebook import Notebook
-from torchport.source.project import INSTALLED, is_foreign, is_marked, project_root
+from torchport.source.project import is_foreign, is_installed_place, is_marked, project_root
 from torchport.source.text import SourceError
 
 
@@ -21,9 +21,9 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     `module` says that it is started as `python -m` in `folder`, the current folder; `path` has the entries of
     PYTHONPATH. A name is looked for where Python would: in the script's folder (with `module` in `folder`), in
     `path`, then in the folders that these files add to `sys.path`, the project's root and its `src`, where an
-    editable install would find it; an installed package finds its own modules in `site-packages`. Files outside of
-    the project's root (`find_root`), or installed inside of it, do not belong. With `follow` false the script alone
-    does.
+    editable install would find it; an installed package finds its own modules in the folder that it is in. Files
+    outside of the project's root (`find_root`), or installed inside of it, do not belong. With `follow` false the
+    script alone does.
 
     Only what import statements name is found, and `import_module("name")`; nothing is imported or executed. A file
     that cannot be parsed is listed and not looked into.
@@ -35,7 +35,7 @@ def find_project_files(script: Path, *, module: bool, folder: Path, follow: bool
     entries = [folder / entry for entry in path if entry]
     root = find_root(script, folder, [*entries, *([folder] if module else [])])
     first = folder if module else script.parent
-    installed = [root.parent] if root.parent.name in INSTALLED else []
+    installed = [root.parent] if is_installed_place(root.parent) else []
     places = list(dict.fromkeys(place.resolve() for place in (first, *entries, root, root / "src", *installed)))
     packages = _packages_of(script, *(installed or [first])) if module else []
     return _closure([script, *packages], places, folder, lambda found: _is_of_project(found, root))

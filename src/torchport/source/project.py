@@ -27,13 +27,13 @@ def project_root(path: Path) -> Path:
     """The folder of the project that the script or folder `path` belongs to, resolved.
 
     The nearest folder at or above it with `.git` or `pyproject.toml`; without one the script's own folder. What is
-    installed belongs to no project: a mark at or above `site-packages` does not count, and an installed package is a
-    project of its own.
+    installed belongs to no project: a mark at or above `site-packages` or a folder of `pip install --target` does not
+    count, and an installed package is a project of its own.
     """
     path = path.resolve()
     start = path if path.is_dir() else path.parent
     for folder in (start, *start.parents):
-        if folder.name in INSTALLED:
+        if is_installed_place(folder):
             break
         if is_marked(folder):
             return folder
@@ -42,7 +42,7 @@ def project_root(path: Path) -> Path:
 
 def is_marked(folder: Path) -> bool:
     """Whether the folder says itself that it is a whole project or an installed package."""
-    return any((folder / mark).exists() for mark in _MARKS) or folder.parent.name in INSTALLED
+    return any((folder / mark).exists() for mark in _MARKS) or is_installed_place(folder.parent)
 
 
 def display_name(path: Path, root: Path) -> str:
@@ -75,16 +75,24 @@ def iter_files(root: Path, *, apart_from: Path | None = None) -> Iterator[Path]:
 
 def is_foreign(path: Path, root: Path) -> bool:
     """Whether the file belongs to an environment or a package inside the project, not to the project."""
-    return not _NOT_OURS.isdisjoint(path.relative_to(root).parts) if path != root else False
+    if path == root:
+        return False
+    way = path.relative_to(root)
+    return not _NOT_OURS.isdisjoint(way.parts) or any(_is_filled_by_pip(root / folder) for folder in way.parents[:-1])
 
 
 def find_package(path: Path) -> str:
     """The installed package that a file belongs to, by the name of its folder; "" for a file that pip has not
     installed. An editable install is none."""
     for folder in path.parents:
-        if folder.name in INSTALLED or _is_filled_by_pip(folder):
+        if is_installed_place(folder):
             return path.relative_to(folder).parts[0].removesuffix(".py")
     return ""
+
+
+def is_installed_place(folder: Path) -> bool:
+    """Whether pip installs packages there: `site-packages`, or a folder of `pip install --target`."""
+    return folder.name in INSTALLED or _is_filled_by_pip(folder)
 
 
 @functools.cache
