@@ -216,6 +216,24 @@ def test_indices_are_judged_by_the_numbers_there(tmp_path):
     assert [row.wrong for row in replay.replay_recording(tmp_path).rows] == [False, False, True]
 
 
+def test_a_view_by_strides_shows_its_own_elements_alone(tmp_path):
+    """Without the gaps of its input it reads memory behind the end of it, in which there is chance."""
+    part = numpy.arange(20, dtype=numpy.float32).reshape(4, 5)[:, :4]
+    one, line = numpy.ascontiguousarray(part).reshape(4, 2, 2), numpy.float32([0, 4])
+    alias, strided = '[{"t":0},[4,2,2],[5,2,1]]', '[{"t":0},[2],[%d],null]'
+    rows = [
+        ("aten::_reshape_alias", alias, '[{"t":0}]', [part], [one]),
+        ("aten::_reshape_alias", alias, '[{"t":0}]', [part], [one + 1]),
+        ("aten::as_strided", strided % 4, '[{"t":0}]', [part], [line]),
+        ("aten::as_strided", strided % 40, '[{"t":0}]', [part], [line]),
+        ("aten::as_strided", strided % 5, '[{"t":0}]', [part], [line + [0, 1]]),
+    ]
+    _one_call(tmp_path, *rows)
+    right, wrong, gap, beyond, first = replay.replay_recording(tmp_path).rows
+    assert (right.wrong, wrong.wrong, first.wrong) == (False, True, False)
+    assert gap.why == beyond.why == "it shows memory beside its input"
+
+
 def test_a_cast_has_one_right_value(tmp_path):
     given = numpy.float32([1 + 2**-11 + 2**-12, 2])
     arguments = '[{"t":0},{"dtype":"float16"},null,null,null,false,null]'

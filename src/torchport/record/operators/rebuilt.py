@@ -10,6 +10,10 @@ from torchport.record.operators import layout
 from torchport.record.operators.mode import UNWRITTEN
 from torchport.record.operators.reading import Call, Tensor
 
+# They address memory by strides of their own: of an input without its gaps they would show other elements, and memory
+# behind its end (autograd calls `_reshape_alias` for the gradient of a part of a larger one).
+STRIDED = frozenset(("_reshape_alias", "_reshape_alias_copy", "as_strided", "as_strided_copy"))
+MOST_SPREAD = 1 << 28  # elements
 WIDE = {"complex": "complex128", "float": "float64"}
 
 
@@ -35,6 +39,7 @@ class Rebuilt:
         self._fill = fill
         self._single = single
         self._made: dict[int, Any] = {}
+        self._spread = call.name.partition("::")[2] in STRIDED
         self.args = [self._value(value) for value in call.arguments]
 
     def _value(self, value: Any) -> Any:
@@ -73,8 +78,23 @@ class Rebuilt:
         """The tensor as the call was given it."""
         made = self._made.get(one.index)
         if made is None:
-            made = self._made[one.index] = self._noisy(materialize_tensor(self.torch, one, self.wide, self._fill))
+            made = self._noisy(materialize_tensor(self.torch, one, self.wide, self._fill))
+            if self._spread:
+                self._require_own_elements(one)
+                made = _spread_out(self.torch, one, made)
+            self._made[one.index] = made
         return made
+
+    def _require_own_elements(self, one: Tensor) -> None:
+        """Raise UnknownCallError if the call reaches elements of the storage that its input does not have."""
+        torch = self.torch
+        own = _spread_out(torch, one, torch.ones(one.shape, dtype=torch.bool))
+        _, sizes, strides, *rest = [*self.call.arguments, None]
+        offset = one.offset if rest[0] is None else rest[0]
+        reach = offset + sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
+        beyond = reach >= own.untyped_storage().nbytes() and 0 not in sizes
+        if beyond or not own.as_strided(sizes, strides, offset).all():
+            raise UnknownCallError("it shows memory beside its input")
 
     def _noisy(self, tensor: Any) -> Any:
         """Each number off by up to `noise` of itself."""
@@ -86,8 +106,8 @@ class Rebuilt:
 
 
 def materialize_tensor(torch: Any, one: Tensor, wide: bool, fill: float = 0.0) -> Any:
-    """A recorded tensor with its own strides, on the CPU; full of `fill` where nobody had written it. Raises
-    UnknownCallError where its content was not kept."""
+    """A recorded tensor on the CPU, its axes in their own order in memory without gaps; full of `fill` where nobody had
+    written it. Raises UnknownCallError where its content was not kept."""
     bits = one.bits()
     if bits is None:
         if one.elements == 0 or one.reason == UNWRITTEN:
@@ -105,6 +125,17 @@ def materialize_tensor(torch: Any, one: Tensor, wide: bool, fill: float = 0.0) -
     if wide and kind in WIDE:
         made = made.to(getattr(torch, WIDE[kind]))
     return made.expand(one.shape)
+
+
+def _spread_out(torch: Any, one: Tensor, made: Any) -> Any:
+    """The tensor at its own place, with its own strides, in a storage of zeros."""
+    size = 1 + one.offset + sum((n - 1) * step for n, step in zip(one.shape, one.stride, strict=True))
+    if size > MOST_SPREAD:
+        raise UnknownCallError("its input is spread over a large storage")
+    view = torch.zeros(size, dtype=made.dtype).as_strided(one.shape, one.stride, one.offset)
+    once = tuple(slice(0, 1) if step == 0 else slice(None) for step in one.stride)  # as an expanded tensor has them
+    view[once].copy_(made[once])
+    return view
 
 
 # What torch has as well, to be viewed as the tensor's own dtype.
