@@ -166,8 +166,9 @@ def in_order(sizes: Sequence[int], stride: Sequence[int]) -> bool:
     return True
 
 
-def validate_piece(name: str, dtype: str, piece: Piece) -> Piece:
-    """The piece, where its elements are inside its bytes. Raises Unreadable, also for more elements than are stored."""
+def validate_piece(name: str, dtype: str, piece: Piece, repeated: int = 0) -> Piece:
+    """The piece, where its elements are inside its bytes. Raises Unreadable, also for more elements than are stored
+    if they take more than `repeated` bytes."""
     size, count = SIZES.get(dtype), math.prod(piece.sizes)
     if size is None:
         raise Unreadable(f"tensor {name} has the dtype {dtype[:40]}, which is not read")
@@ -176,6 +177,6 @@ def validate_piece(name: str, dtype: str, piece: Piece) -> Piece:
     reach = piece.offset + sum((n - 1) * step for n, step in zip(piece.sizes, piece.stride, strict=True))
     if count and (reach + 1) * size > piece.length:
         raise Unreadable(f"tensor {name} reaches beyond its {piece.length} stored bytes")
-    if count * size > piece.length:
+    if count * size > max(piece.length, repeated):
         raise Unreadable(f"tensor {name} claims {count} elements where {piece.length} bytes are stored")
     return piece

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import io
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from torchport.checkpoints.contents import Contents, Piece, Stored, validate_piece
 from torchport.checkpoints.pickled import Inert, StoredTensor
+from torchport.checkpoints.saved import read_saved
 from torchport.checkpoints.tensors import Unreadable
 
 METADATA = ".metadata"
 MOST_METADATA = 1 << 26  # bytes
 
 
-def read_distributed_checkpoint(
-    folder: Path,
-    unpickled: Callable[[IO[bytes]], object],
-    archive: Callable[[Path, int, int], tuple[object, Mapping[str, Any]]],
-) -> Contents:
-    """What the folder holds. `unpickled` reads a pickle, `archive` what torch.save has put into a range of a file."""
+def read_distributed_checkpoint(folder: Path) -> Contents:
+    """The tensors of the folder, and their blocks. Raises Unreadable and OSError, and anything for a damaged pickle."""
     path = folder / METADATA
     if not path.is_file():
         raise Unreadable(
@@ -29,7 +26,9 @@ def read_distributed_checkpoint(
         )
     if path.stat().st_size > MOST_METADATA:
         raise Unreadable(".metadata of more than 64 MiB")
-    whole = _state(unpickled(io.BytesIO(path.read_bytes())))
+    saved = read_saved(path)
+    saved.refuse_callables()
+    whole = _state(saved.tree)
     described, stored = whole["state_dict_metadata"], whole["storage_data"]
     blocks: dict[str, dict[tuple[int, ...], Any]] = {}
     for index, info in stored.items():
@@ -53,7 +52,7 @@ def read_distributed_checkpoint(
             info = found.get(starts, found.get(()) if len(row["chunks"]) == 1 else None)
             if info is None:
                 raise Unreadable(f"a block of tensor {str(name)[:80]} is missing")
-            piece, dtype, device = _piece(folder, str(name), info, starts, sizes, archive)
+            piece, dtype, device = _piece(folder, str(name), info, starts, sizes)
             pieces.append(piece)
         _covered(str(name), shape, pieces)
         tensors[str(name)] = Stored(dtype, shape, tuple(pieces), device)
@@ -61,19 +60,20 @@ def read_distributed_checkpoint(
 
 
 def _piece(
-    folder: Path, name: str, info: Mapping[str, Any], starts: tuple[int, ...], sizes: tuple[int, ...], archive: Any
+    folder: Path, name: str, info: Mapping[str, Any], starts: tuple[int, ...], sizes: tuple[int, ...]
 ) -> tuple[Piece, str, str]:
     file = str(info["relative_path"])
     if file != Path(file).name or (folder / file).is_symlink():
         raise Unreadable(f"tensor {name[:80]} is said to be in {file[:80]!r}, outside the folder")
     if info.get("transform_descriptors"):
         raise Unreadable("blocks that were compressed, which are not read")
-    tree, places = archive(folder / file, int(info["offset"]), int(info["length"]))
-    if not isinstance(tree, StoredTensor) or tree.shape != sizes or tree.storage not in places:
+    saved = read_saved(folder / file, int(info["offset"]), int(info["length"]))
+    saved.refuse_callables()
+    tensor = saved.tree
+    if not isinstance(tensor, StoredTensor) or tensor.shape != sizes or tensor.storage not in saved.places:
         raise Unreadable(f"the block of tensor {name[:80]} is another than .metadata says")
-    path, start, length, crc = places[tree.storage]
-    piece = Piece(path, start, length, tree.offset, tree.stride, starts, sizes, crc)
-    return validate_piece(name[:80], tree.dtype, piece), tree.dtype, tree.device[:40]
+    piece = dataclasses.replace(saved.locate(name, tensor), starts=starts)
+    return validate_piece(name[:80], tensor.dtype, piece), tensor.dtype, tensor.device[:40]
 
 
 def _covered(name: str, shape: tuple[int, ...], pieces: list[Piece]) -> None:

@@ -7,15 +7,12 @@ rebuild tensors become descriptions of tensors, all others inert objects that ke
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pickle
-import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
-from torchport.checkpoints.tensors import DTYPES, NUMPY, Tensor, Unreadable
+from torchport.checkpoints.tensors import Unreadable
 
 MAGIC = bytes.fromhex("8a0a6cfc9c46f9206aa85019")  # torch/serialization.py: MAGIC_NUMBER, as pickle writes it
 STORAGES = {
@@ -33,13 +30,12 @@ STORAGES = {
     "ComplexFloatStorage": "complex64",
     "ComplexDoubleStorage": "complex128",
 }
-DEEPEST = 50  # nested containers that are looked into
-MOST_GATHERED = 1 << 24  # elements of a tensor that is not stored in order
 
 
 class Inert:
     """Stands for an object of a class, or for what a function would return, and does nothing."""
 
+    place: tuple[str, str] | None = None  # module and name
     given: list[object]
 
     def __new__(cls, *arguments: object, **options: object) -> Inert:
@@ -71,32 +67,33 @@ class Inert:
 
 
 class _Storage:
-    def __init__(self, dtype: str, count: int, read: Callable[[], bytes], key: str = "", device: str = "") -> None:
-        self.dtype, self.count, self.read, self.key, self.device = dtype, count, read, key, device
+    def __init__(self, dtype: str, key: str, device: str) -> None:
+        self.dtype, self.key, self.device = dtype, key, device
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class StoredTensor(Tensor):
+class StoredTensor:
     """A tensor, and where in which storage its elements are: `offset` and `stride` count elements.
 
-    `count` of the storage is what the pickle says of it, in elements; `device` where it was when it was saved.
+    `device` is where it was when it was saved.
     """
 
+    dtype: str
+    shape: tuple[int, ...]
     storage: str
-    stored: int
     offset: int
     stride: tuple[int, ...]
     device: str
 
 
-class _Reader(pickle.Unpickler):
+class Reader(pickle.Unpickler):
     """Names nothing and calls nothing but what stands here."""
 
-    def __init__(self, stream: IO[bytes], storage: Callable[[str], Callable[[], bytes]]) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream, encoding="latin1")
-        self._storage = storage
         self.storages: dict[str, _Storage] = {}
         self.named: set[tuple[str, str]] = set()  # modules and names in the pickle that stay names
+        self.nested: list[bytes] = []  # what torch.storage._load_from_bytes would load
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "OrderedDict" and module == "collections":
@@ -117,181 +114,67 @@ class _Reader(pickle.Unpickler):
                 return lambda data, *rest: data
         if (module, name) == ("_codecs", "encode"):  # bytes, in pickles of protocol 2
             return lambda text, encoding="latin1": text.encode("latin1") if isinstance(text, str) else b""
+        if module in ("builtins", "__builtin__") and name == "getattr":  # members of enumerations, methods
+            return lambda owner, attribute, *rest: self._lead_on(owner, attribute)
+        if (module, name) == ("torch.storage", "_load_from_bytes"):
+            return lambda data: self._keep_nested(data)
+        return self._name(module, name)
+
+    def _name(self, module: str, name: str) -> type[Inert]:
         self.named.add((module, name))
-        return type(f"{module}.{name}", (Inert,), {})
+        return type(f"{module}.{name}", (Inert,), {"place": (module, name)})
+
+    def _lead_on(self, owner: object, attribute: object) -> object:
+        """A name that is reached from another one is a name, too; an attribute of an object stays inert."""
+        if isinstance(owner, type) and issubclass(owner, Inert) and owner.place:
+            return self._name(owner.place[0], f"{owner.place[1]}.{attribute}")
+        return self._name("builtins", f"object.{attribute}")(owner)
+
+    def _keep_nested(self, data: object) -> Inert:
+        if isinstance(data, bytes):
+            self.nested.append(data)
+        return self._name("torch.storage", "_load_from_bytes")(data)
 
     def persistent_load(self, identity: Any) -> Any:
         if isinstance(identity, tuple) and identity[:1] == ("module",) and len(identity) > 1:
             return identity[1]  # a class, with its source beside it in the old format
         if not (isinstance(identity, tuple) and len(identity) >= 5 and identity[0] == "storage"):
             return Inert(identity)
-        _, kind, key, device, count = identity[:5]
+        _, kind, key, device = identity[:4]
         name = kind.__name__.rpartition(".")[2] if isinstance(kind, type) else str(kind)
         if str(key) not in self.storages:
             dtype = STORAGES.get(name, name)
-            self.storages[str(key)] = _Storage(dtype, int(count), self._storage(str(key)), str(key), str(device))
+            self.storages[str(key)] = _Storage(dtype, str(key), str(device))
         return self.storages[str(key)]
-
-
-def read_checkpoint(path: Path) -> dict[str, object]:
-    """What a checkpoint or a pickle holds, flat: tensors, numbers and texts by their way in it ("model.fc.weight").
-
-    Raises Unreadable for what is none or is damaged, and OSError. Nothing in the file is imported or called.
-    """
-    try:
-        with open(path, "rb") as stream:
-            start = stream.read(16)
-            stream.seek(0)
-            if start[:4] == b"PK\x03\x04":
-                return _read_zip(path)
-            if MAGIC in start:
-                return flatten_containers(read_old(path, stream)[0])
-            return flatten_containers(_Reader(stream, _nowhere).load())
-    except (OSError, Unreadable):
-        raise
-    except Exception as error:  # a damaged pickle raises anything
-        raise Unreadable(f"no checkpoint that can be read: {type(error).__name__}: {error}") from error
-
-
-def _read_zip(path: Path) -> dict[str, object]:
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-        pickles = [name for name in names if name.split("/")[-1] == "data.pkl" and name.count("/") <= 1]
-        if not pickles:
-            raise Unreadable("an archive without a pickle of torch's")
-        prefix = pickles[0].removesuffix("data.pkl")
-        if prefix + "byteorder" in names and archive.read(prefix + "byteorder") != b"little":
-            raise Unreadable("big-endian numbers")
-
-        def storage(key: str) -> Callable[[], bytes]:
-            return lambda: _member(path, f"{prefix}data/{key}")
-
-        with archive.open(pickles[0]) as stream:
-            return flatten_containers(_Reader(stream, storage).load())
-
-
-def _member(path: Path, name: str) -> bytes:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(name)
-    except (KeyError, zipfile.BadZipFile) as error:
-        raise Unreadable(f"a storage of the checkpoint is missing or damaged: {error}") from error
-
-
-def reader_of(stream: IO[bytes]) -> _Reader:
-    """For one pickle, whose containers stay as they are and whose tensors are not read (StoredTensor)."""
-    return _Reader(stream, _nowhere)
-
-
-def read_old(path: Path, stream: IO[bytes]) -> tuple[object, dict[str, tuple[int, int]], set[tuple[str, str]]]:
-    """The format before torch 1.6: pickles one after the other, then the storages. What they hold, where in the file
-    each storage begins and how many bytes it has, and what they name. It raises whatever a damaged one leads to."""
-    for _ in range(3):  # magic number, protocol, sizes of C types
-        _Reader(stream, _nowhere).load()
-    places: dict[str, tuple[int, int]] = {}
-
-    def storage(key: str) -> Callable[[], bytes]:
-        def read() -> bytes:
-            if key not in places:
-                raise Unreadable("a storage of the checkpoint is missing")
-            with open(path, "rb") as again:
-                again.seek(places[key][0])
-                return again.read(places[key][1])
-
-        return read
-
-    reader = _Reader(stream, storage)
-    found = reader.load()
-    for key in _Reader(stream, _nowhere).load():
-        count = int.from_bytes(stream.read(8), "little")
-        size = count * DTYPES[reader.storages[key].dtype][0]
-        places[key] = (stream.tell(), size)
-        stream.seek(size, 1)
-    return found, places, reader.named
-
-
-def _nowhere(key: str) -> Callable[[], bytes]:
-    def read() -> bytes:
-        raise Unreadable(f"the pickle names a storage {key} that is not there")
-
-    return read
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any, dtype: str = "") -> object:
     if not isinstance(storage, _Storage):
         return Inert(storage, offset, size, stride)
-    dtype = dtype or storage.dtype
-    shape, steps, first = tuple(map(int, size)), tuple(map(int, stride)), int(offset)
-
-    def read() -> bytes:
-        width, data = DTYPES.get(dtype, (0, ""))[0], storage.read()
-        if not width:
-            if len(shape) == 0 or 0 in shape:
-                return data
-            return data  # of an unknown dtype: all that the storage has
-        last = first + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
-        if 0 in shape:
-            return b""
-        if first < 0 or min(steps, default=0) < 0 or (last + 1) * width > len(data):
-            raise Unreadable("a tensor reaches beyond its storage")
-        in_order, expected = True, 1
-        for n, step in zip(reversed(shape), reversed(steps), strict=True):
-            in_order &= n == 1 or step == expected
-            expected *= n
-        if in_order:
-            return data[first * width : (first + expected) * width]
-        if expected > MOST_GATHERED:
-            raise Unreadable("a large tensor that is not stored in order")
-        ways = [range(0, n * step, step) if step else [0] * n for n, step in zip(shape, steps, strict=True)]
-        places = (first + sum(way) for way in itertools.product(*ways))
-        return b"".join(data[place * width : (place + 1) * width] for place in places)
-
-    return StoredTensor(dtype, shape, read, storage.key, storage.count, first, steps, storage.device)
+    shape, steps = tuple(map(int, size)), tuple(map(int, stride))
+    return StoredTensor(dtype or storage.dtype, shape, storage.key, int(offset), steps, storage.device)
 
 
-def flatten_containers(value: object) -> dict[str, object]:
-    """Tensors, numbers, texts and bytes in nested containers by the way to them."""
-    return dict(_leaves(value, "", 0, set()))
+def walk_containers(
+    tree: object, open_item: Callable[[object], Iterable[tuple[object, object]] | None], deepest: int, most: int
+) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Each item that `open_item` gives no names and items of, in order, by the way to it; none twice on one way.
 
-
-def _leaves(value: object, way: str, depth: int, above: set[int]) -> Iterator[tuple[str, object]]:
-    if id(value) in above:
-        return  # it holds itself
-    if depth > DEEPEST:
-        raise Unreadable("containers nested too deeply")
-    items: list[tuple[object, object]]
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list | tuple):
-        items = list(enumerate(value))
-    elif isinstance(value, set | frozenset):
-        items = list(enumerate(sorted(value, key=str)))
-    elif isinstance(value, Inert):
-        array = _array(value)
-        if array is not None:
-            yield way, array
+    Raises Unreadable for more than `deepest` containers in each other and for more than `most` items.
+    """
+    waiting: list[tuple[tuple[str, ...], object, frozenset[int]]] = [((), tree, frozenset())]
+    for _ in range(most):
+        if not waiting:
             return
-        yield f"{way} (class)".strip(), type(value).__name__
-        items = list(enumerate(value.given))
-    else:
-        yield way, f"({value.__name__})" if isinstance(value, type) else value
-        return
-    inner = above | {id(value)}
-    for name, item in items:
-        yield from _leaves(item, f"{way}.{name}" if way else str(name), depth + 1, inner)
-
-
-def _array(value: Inert) -> Tensor | None:
-    """A numpy array or scalar among pickled objects."""
-    function = type(value).__name__.rpartition(".")[2]
-    given = value.given
-    if function == "_reconstruct" and given and isinstance(given[-1], tuple) and len(given[-1]) == 5:
-        _, shape, kind, fortran, data = given[-1]
-    elif function == "scalar" and len(given) == 2:
-        (kind, data), shape, fortran = given, (), False
-    else:
-        return None
-    dtype = NUMPY.get(str(kind.given[0])) if isinstance(kind, Inert) and kind.given else None
-    if dtype is None or not isinstance(data, bytes) or not isinstance(shape, tuple):
-        return None
-    return Tensor(dtype, tuple(reversed(shape)) if fortran else shape, lambda: data)
+        way, item, above = waiting.pop()
+        inner = open_item(item)
+        if inner is None:
+            yield way, item
+            continue
+        if id(item) in above:
+            continue  # it holds itself
+        if len(way) >= deepest:
+            raise Unreadable("containers nested too deeply")
+        within = above | {id(item)}
+        waiting.extend(((*way, str(name)), value, within) for name, value in reversed(list(inner)))
+    raise Unreadable(f"more than {most} values")

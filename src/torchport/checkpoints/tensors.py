@@ -1,10 +1,9 @@
-"""Tensors in files, without torch: what `.npy`, `.npz` and `.safetensors` hold, and how far two tensors differ."""
+"""Tensors in files, without torch: what `.npy` and `.npz` hold, and how far two tensors differ."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
-import json
 import math
 import struct
 import zipfile
@@ -39,14 +38,6 @@ NUMPY = {
     "c8": "complex64",
     **{f"i{size}": f"int{8 * size}" for size in (1, 2, 4, 8)},
     **{f"u{size}": f"uint{8 * size}" for size in (1, 2, 4, 8)},
-}
-SAFETENSORS = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "BOOL": "bool",
-    **{f"{sign}{bits}": f"{name}{bits}" for sign, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)},
 }
 CHUNK = 1 << 20  # elements that are looked at together
 MOST_WITHOUT_NUMPY = 1 << 22  # elements: about two seconds
@@ -180,33 +171,3 @@ def read_npz(path: Path) -> dict[str, object]:
             return {name.removesuffix(".npy"): read_npy(archive.read(name)) for name in archive.namelist()}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise Unreadable(f"no .npz file: {error}") from error
-
-
-def read_safetensors(path: Path) -> dict[str, object]:
-    """The tensors of a `.safetensors` file by name, and its metadata. Raises Unreadable and OSError."""
-    size = path.stat().st_size
-    with open(path, "rb") as stream:
-        head = stream.read(8)
-        length = int.from_bytes(head, "little")
-        if len(head) < 8 or length > size:
-            raise Unreadable("no .safetensors file")
-        try:
-            header = json.loads(stream.read(length))
-            metadata = header.pop("__metadata__", {})
-            found: dict[str, object] = {f"metadata {name}": value for name, value in metadata.items()}
-            for name, row in header.items():
-                begin, end = row["data_offsets"]
-                dtype = SAFETENSORS.get(row["dtype"], row["dtype"])
-                found[name] = Tensor(dtype, tuple(row["shape"]), _piece(path, 8 + length + begin, end - begin))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Unreadable(f"no .safetensors file: {error}") from error
-    return found
-
-
-def _piece(path: Path, start: int, length: int) -> Callable[[], bytes]:
-    def read() -> bytes:
-        with open(path, "rb") as stream:
-            stream.seek(start)
-            return stream.read(length)
-
-    return read

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torchport.checkpoints.contents import Stored, read_tensor_bytes
-from torchport.checkpoints.reading import OTHER_SAFETENSORS
-from torchport.checkpoints.tensors import SAFETENSORS, Unreadable
+from torchport.checkpoints.safetensors import DTYPES
+from torchport.checkpoints.tensors import Unreadable
 from torchport.errors import TorchportError
 from torchport.findings import opened_atomically
 
 ENDING = ".safetensors"
-NAMES = {dtype: name for name, dtype in (SAFETENSORS | OTHER_SAFETENSORS).items()}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def require_target(path: Path, force: bool) -> None:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from torchport.checkpoints.pickled import read_checkpoint
-from torchport.checkpoints.tensors import Tensor, Unreadable, read_npy, read_npz, read_safetensors, relative_difference
+from torchport.checkpoints.tensors import Tensor, Unreadable, read_npy, read_npz, relative_difference
+from torchport.checkpoints.values import read_checkpoint, read_safetensors
 from torchport.port.events import read_events
 from torchport.port.printed import find_shares
 from torchport.port.texts import (

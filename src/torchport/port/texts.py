@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchport.checkpoints.pickled import flatten_containers
 from torchport.checkpoints.tensors import Unreadable
+from torchport.checkpoints.values import flatten_containers
 
 LARGEST = 64 << 20  # bytes of a text that is looked into
 FLOOR = 1e-3  # numbers nearer to zero are compared as if they were this
