@@ -105,7 +105,7 @@ predictions: setup ## check predictions of memory and step time, also of models 
 	$(BIN)/python tools/calibrate_time.py --check
 	$(BIN)/python tests/prediction/evaluate.py
 
-exports: setup ## whole models to ONNX in opset 11 and the newest, from checkpoints of the CPU and the NPU (8 minutes)
+exports: setup build/libraries/.installed ## whole models, ours and of libraries, to ONNX in opset 11 and the newest, and graphs that freeze values (20 minutes)
 	$(BIN)/python -m pytest tests/vnpu/export -m exports -o faulthandler_timeout=0
 
 distributed: setup ## run jobs of 4 ranks, and every fault in every collective (too long for `make test`)

@@ -426,8 +426,38 @@ def half_precision() -> str:
     )
 
 
+def exports() -> str:
+    """Models that `make exports` writes as ONNX and compares."""
+    stored = json.loads((TESTS / "vnpu/export/exported.json").read_text(encoding="utf-8"))
+    titles = {
+        "networks": "Models written out",
+        "library_networks": "Models of libraries, with random tiny configurations",
+    }
+    parts = []
+    for module, title in titles.items():
+        rows = []
+        for name, by_opset in stored[module].items():
+            cells = [name]
+            for opset in ("11", "newest"):
+                found = by_opset.get(opset)
+                cells += [f"{found['relative']:.1e}", str(found["nodes"]), found["exporter"]] if found else ["", "", ""]
+            rows.append(cells)
+        head = ["model", "opset 11", "nodes", "exporter", "opset 20", "nodes", "exporter"]
+        parts += [f"## {title}", table(head, rows)]
+    return page(
+        "Exported models",
+        "`tests/vnpu/export/exported.json`, which `make exports UPDATE=1` measures",
+        "Checkpoints of the CPU, and for opset 11 of the first table of the virtual NPU with DistributedDataParallel's "
+        "prefix. The figure is the largest difference between onnxruntime and PyTorch, relative to the largest output, "
+        "over batches of 1, 3 and 8, other lengths if they are dynamic, and other contents if Python values are taken "
+        "from tensors. The models are in `tests/vnpu/export/networks.py` and `library_networks.py`.",
+        *parts,
+    )
+
+
 PAGES = {
     "half_precision": half_precision,
+    "exports": exports,
     "interfaces": interfaces,
     "findings": findings,
     "environment": environment,

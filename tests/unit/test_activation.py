@@ -63,7 +63,8 @@ ON_TORCH = (
             "tensors",
         )
     ),
-    *(f"torchport.export.{name}" for name in ("checking", "exporting", "loading", "npu_", "older_opsets")),
+    *(f"torchport.export.{name}" for name in ("cases", "checking", "exporting", "external", "frozen", "loading")),
+    *(f"torchport.export.{name}" for name in ("npu_", "older_opsets", "places")),
     "torchport.legacy.",
     "torchport.record.on_cpu",  # imported by a script that bisect runs, behind torch
     "torchport.record.operators.",

@@ -300,7 +300,7 @@ class Flags(enum.IntFlag):
 def test_objects_that_python_and_numpy_pickle_are_read(tmp_path: Path, protocol: int) -> None:
     given = {
         "namespace": argparse.Namespace(
-            path=Path("x"), pure=pathlib.PureWindowsPath("y"), when=datetime.datetime.now()
+            path=Path("x"), pure=pathlib.PureWindowsPath("y"), when=datetime.datetime(2024, 5, 6, 7, 8)
         ),
         "counts": [collections.Counter("ab"), collections.deque([1]), collections.defaultdict(list, a=[1])],
         "enumerations": [Color.RED, Flags.A | Flags.B],

@@ -226,7 +226,7 @@ def test_a_view_by_strides_shows_its_own_elements_alone(tmp_path):
         ("aten::_reshape_alias", alias, '[{"t":0}]', [part], [one + 1]),
         ("aten::as_strided", strided % 4, '[{"t":0}]', [part], [line]),
         ("aten::as_strided", strided % 40, '[{"t":0}]', [part], [line]),
-        ("aten::as_strided", strided % 5, '[{"t":0}]', [part], [line + [0, 1]]),
+        ("aten::as_strided", strided % 5, '[{"t":0}]', [part], [line + numpy.float32([0, 1])]),
     ]
     _one_call(tmp_path, *rows)
     right, wrong, gap, beyond, first = replay.replay_recording(tmp_path).rows

@@ -8,7 +8,9 @@ examples:
 
 --model is your code and is run, in a process of its own without torch_npu and with the current folder in sys.path. What
 it calls of torch_npu (npu_rms_norm, npu_rotary_mul, npu_fusion_attention ...) is exported as plain operators. The file
-is written only where onnxruntime agrees with PyTorch for batches of 1, 3 and 8. Exit code 1: it does not.
+is written only where onnxruntime agrees with PyTorch for batches of 1, 3 and 8, and for inputs with other contents if
+the model takes Python values from tensors (`.item()`, `if mask.any()`), which tracing makes constants of. Exit code 1:
+it does not agree; 4: undecided, since such a value was the same for all inputs that were tried.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from torchport.export.job import NEWEST, Job, parse_input, with_dynamic
 from torchport.report.wording import escape_unprintable, format_count
 
 SOC = "Ascend910B1"
+FEW = 3  # lines that are shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-missing", action="store_true", help="keep what the factory has put where names are missing"
     )
     parser.add_argument("--allow-unexpected", action="store_true", help="leave out what the model has no name for")
+    compared = parser.add_argument_group("what is compared")
+    compared.add_argument(
+        "--sample", action="append", metavar="FILE", help="an .npz file with an array for each input, to compare too"
+    )
+    compared.add_argument(
+        "--assume",
+        action="append",
+        metavar="FILE:LINE",
+        help="the Python value taken from a tensor at this line is always the same",
+    )
     shape = parser.add_argument_group("the ONNX model")
     shape.add_argument(
         "--opset", default="11", help=f"number, or newest ({NEWEST}) (default: 11, which every ATC takes)"
@@ -89,25 +102,32 @@ def run_command(arguments: argparse.Namespace) -> int:
         )
     finally:
         waiting.clear_line()
-    holds = all(row["ok"] for row in done["rows"])
+    word = done["word"]
     words = atc.build_atc_command(
         target, arguments.om or target.with_suffix(""), job.inputs, arguments.soc, arguments.precision
     )
     taken = atc.judge_operators(done["operators"], done["opset"], arguments.cann) if "operators" in done else None
     if arguments.json:
-        print(json.dumps(done | {"holds": holds, "file": str(target), "atc": words, "taken": taken}, indent=1))
+        print(
+            json.dumps(done | {"holds": word == "holds", "file": str(target), "atc": words, "taken": taken}, indent=1)
+        )
     elif not arguments.quiet:
         _print(done, target, words, taken, arguments.soc)
-    if not holds:
-        print(
-            f"torchport export: onnxruntime and PyTorch do not agree within {job.tolerance:.0e} of the largest output"
-            + ("" if arguments.check else f"; {target} was not written"),
-            file=sys.stderr,
-        )
-        return 1
+    if word != "holds":
+        kept = "" if arguments.check else f"; {target} was not written"
+        print(f"torchport export: {_say_why(done, job)}{kept}", file=sys.stderr)
+        return 1 if word == "does not hold" else 4
     if arguments.om is not None:
         atc.run_atc(words)
     return 0
+
+
+def _say_why(done: dict[str, Any], job: Job) -> str:
+    if done["word"] == "does not hold":
+        return f"onnxruntime and PyTorch do not agree within {job.tolerance:.0e} of the largest output"
+    if done["unseen"]:
+        return f"undecided: whether the model holds constants that are none was not seen: {done['unseen']}"
+    return "undecided: all that was compared agrees, and Python values that may be other ones were always the same"
 
 
 def _job(arguments: argparse.Namespace) -> Job:
@@ -138,6 +158,8 @@ def _job(arguments: argparse.Namespace) -> Job:
         arguments=given,
         allow_missing=arguments.allow_missing,
         allow_unexpected=arguments.allow_unexpected,
+        samples=tuple(str(Path(path).absolute()) for path in arguments.sample or ()),
+        assumed=tuple(arguments.assume or ()),
     )
 
 
@@ -152,19 +174,65 @@ def _print(done: dict[str, Any], target: Path, words: list[str], taken: dict[str
         print(f"exporter   {done['exporter']}, opset {done['opset']}, {format_count(done['nodes'], 'node')}")
         for name, why in done["refused"].items():
             print(escape_unprintable(f"           {name} was not taken: {why}"))
-    print("check      onnxruntime against PyTorch, relative to the largest output")
-    for row in done["rows"]:
-        shapes = f", shape {row['shapes'][1]} for {row['shapes'][0]}" if "shapes" in row else ""
-        print(
-            escape_unprintable(
-                f"           {row['sizes']:<24} {row['output']:<16} {row['relative']:.1e}  "
-                f"{'holds' if row['ok'] else 'DOES NOT HOLD'}{shapes}"
-            )
-        )
+    if done["outputs_left_out"]:
+        print(escape_unprintable(f"outputs    left out are objects: {', '.join(done['outputs_left_out'])}"))
+    _print_rows(done)
+    _print_places(done)
     if taken is not None:
         _print_taken(taken)
+    if done["word"] != "holds":
+        return
     print(escape_unprintable(f"atc        {shlex.join(words)}"))
     print(f"           for {soc}; it makes a .om, which runs on hardware alone")
+
+
+def _print_rows(done: dict[str, Any]) -> None:
+    print("check      onnxruntime against PyTorch, relative to the largest output")
+    said: set[str] = set()
+    for row in done["rows"]:
+        if row["ok"] and row["contents"]:
+            continue
+        shapes = f", shape {row['shapes'][1]} for {row['shapes'][0]}" if "shapes" in row else ""
+        apart = "" if row["relative"] is None else f"{row['relative']:.1e}"
+        given = f"{row['sizes']}{' ' if row['inputs'] else ''}{row['inputs']}"
+        word = "holds" if row["ok"] else f"DOES NOT HOLD{shapes}{', ' if 'error' in row else ''}{row.get('error', '')}"
+        print(escape_unprintable(f"           {given:<24} {row['output']:<16} {apart:<7}  {word}"))
+        for text in row.get("frozen", ()):
+            if text not in said:
+                print(escape_unprintable(f"             frozen: {text}"))
+            said.add(text)
+    held = [row for row in done["rows"] if row["ok"] and row["contents"]]
+    if held:
+        kinds = list(dict.fromkeys(row["inputs"] for row in held))
+        print(f"           other contents hold, {max(row['relative'] for row in held):.1e}: {'; '.join(kinds)}")
+    for case in done["left_out"]:
+        given = f"{case['sizes']}{' ' if case['inputs'] else ''}{case['inputs']}"
+        print(escape_unprintable(f"           {given:<24} not compared: {case['why']}"))
+
+
+def _print_places(done: dict[str, Any]) -> None:
+    """The lines that hold the word up, and what to do; the lines that the file does not have."""
+    guards = list(dict.fromkeys(place["where"] for place in done["places"] if place["state"] == "guard"))
+    if guards:
+        print(
+            f"           not in the file: {format_count(len(guards), 'line')} that only check or report, "
+            + escape_unprintable(", ".join(guards[:FEW]) + (" ..." if len(guards) > FEW else ""))
+        )
+    places = [place for place in done["places"] if place["state"] == "open" and done["word"] == "undecided"]
+    if places:
+        print("undecided  Python values taken from tensors became constants, and no input that was tried changes them:")
+    for place in places:
+        always = f"{place['what']} from {place['from']} of inputs, always {place['traced']}"
+        print(escape_unprintable(f"           {place['where']}  {always}"))
+    if places:
+        print(
+            "           Write them as tensors (torch.where, masks), or give inputs with other ones (--sample FILE.npz,"
+        )
+        print("           --dynamic); if a value is always the same, say so: --assume FILE:LINE.")
+    elif any("frozen" in row for row in done["rows"]):
+        print("           A value that a tensor gave to Python is a constant in the file: write it as a tensor.")
+    if done.get("newer"):
+        print(f"           {done['newer']}")
 
 
 def _print_taken(taken: dict[str, Any]) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
+
+NEWER = (13, 16, 18, 20)  # opsets that are tried if a model cannot be exported: ATC takes up to 18, torch.onnx up to 20
+REFUSED = {"does not hold": "does not compute the same", "undecided": "may hold values that are no constants"}
 
 
 def main() -> int:
@@ -32,7 +37,7 @@ def _work(job: dict[str, Any]) -> dict[str, Any]:
 
         from torchport import cuda_builds
         from torchport.checkpoints.contents import from_json
-        from torchport.export import checking, exporting, loading, npu_forms
+        from torchport.export import cases, checking, exporting, loading, npu_forms
         from torchport.export.job import Job
     except ImportError as error:
         raise TorchportError(
@@ -59,49 +64,92 @@ def _work(job: dict[str, Any]) -> dict[str, Any]:
     target = Path(job["target"])
     try:
         with torch.no_grad():
-            flat(*(exporting.make_sample(one, None, 0, plan.half) for one in plan.inputs))
+            flat(*cases.make_inputs(cases.Case(0), plan))
     except Exception as error:
         raise TorchportError(
             f"the model cannot be run with these inputs: {loading.locate_error(error)}{type(error).__name__}: {error}",
             hint="See --input: sizes, types, and names of forward's parameters.",
         ) from error
+    made["outputs_left_out"] = list(flat.left_out)
     if not flat.outputs:
         raise TorchportError(f"{plan.model} gives no tensors")
     if not job["export"]:
         _say("checking with onnxruntime")
-        return made | {"rows": checking.check_onnx_model(target, flat, plan)}
+        return made | checking.check_onnx_model(target, flat, plan, _releasing(flat)).to_json()
     return made | _exported(flat, plan, target)
 
 
 def _exported(flat: Any, plan: Any, target: Path) -> dict[str, Any]:
-    """Export by the first exporter whose model holds; where none does, the rows of the last that could be compared."""
+    """Export by the first exporter with a model that holds; if there is none, what the best of the others gave."""
     from torchport.export import checking, exporting
-    from torchport.export.job import NEWEST
+    from torchport.export.job import DYNAMO_FROM, FinalError
 
-    order, refused = exporting.choose_exporters(flat, plan)
+    order, refused = exporting.choose_exporters(plan)
     compared: dict[str, Any] | None = None
+    release = _releasing(flat)
     for exporter in order:
         _say(f"exporting with {exporter}")
         try:
-            made = exporting.export_onnx(exporter, flat, plan, target)
+            made = exporting.export_onnx(exporter, flat, plan, target, large=release is not None)
             _say("checking with onnxruntime")
-            rows = checking.check_onnx_model(target, flat, plan)
-        except exporting.FinalError:
+            checked = checking.check_onnx_model(target, flat, plan, release, traced=exporter == "torchscript")
+        except FinalError:
             raise
         except TorchportError as error:
             refused[exporter] = error.message
+            if release is not None and not exporting.is_large(flat):
+                break  # its weights were given back: no other exporter can have them
             continue
-        compared = {"exporter": exporter, "refused": dict(refused), **made, "rows": rows}
-        if all(row["ok"] for row in rows):
-            return compared
-        refused[exporter] = "its model does not compute the same"
-    if compared is None:
-        raise TorchportError(
-            f"the model cannot be exported to opset {plan.opset}: "
-            + "; ".join(f"{exporter}: {why}" for exporter, why in refused.items()),
-            hint=f"A newer opset may have the operator: --opset newest is {NEWEST}. ATC takes up to 18.",
-        )
-    return compared
+        found = {"exporter": exporter, **made, **checked.to_json()}
+        if checked.word == "holds" or compared is None or compared["word"] == "does not hold":
+            compared = found
+        if checked.word == "holds" or release is not None:
+            break
+        refused[exporter] = "its model " + REFUSED[checked.word]
+    if compared is not None:
+        refused.pop(compared["exporter"], None)
+        frozen = any("frozen" in row for row in compared["rows"]) or compared["word"] == "undecided"
+        frozen &= plan.exporter == "auto" and release is None
+        # A trace freezes the same in every opset.
+        newer = _find_newer_opset(flat, plan, target, "dynamo") if frozen and plan.opset < DYNAMO_FROM else ""
+        return compared | {"refused": refused, "newer": newer}
+    raise TorchportError(
+        f"the model cannot be exported to opset {plan.opset}: "
+        + "; ".join(f"{exporter}: {refused[exporter]}" for exporter in sorted(refused, key=order.count, reverse=True)),
+        hint=_find_newer_opset(flat, plan, target) if release is None or exporting.is_large(flat) else "",
+    )
+
+
+def _find_newer_opset(flat: Any, plan: Any, target: Path, only: str = "") -> str:
+    """The first of some newer opsets by which the model exports and holds, in words; by one exporter `only`."""
+    from torchport.export import checking, exporting
+
+    for opset in (number for number in NEWER if number > plan.opset):
+        newer = dataclasses.replace(plan, opset=opset)
+        for exporter in (name for name in exporting.choose_exporters(newer)[0] if only in ("", name)):
+            _say(f"trying opset {opset} with {exporter}")
+            try:
+                exporting.export_onnx(exporter, flat, newer, target, large=exporting.is_large(flat))
+                word = checking.check_onnx_model(target, flat, newer, traced=exporter == "torchscript").word
+            except TorchportError:
+                continue
+            if word == "holds":
+                return f"A newer opset holds it: --opset {opset}. ATC takes up to 18 (CANN 7.0 and newer)."
+    return "No newer opset holds it either." if plan.opset < NEWER[-1] else ""
+
+
+def _releasing(flat: Any) -> Callable[[], None] | None:
+    """For a large model, give its weights back: onnxruntime is to have the memory."""
+    from torchport.export import exporting
+
+    if not exporting.is_large(flat):
+        return None
+
+    def release() -> None:
+        for tensor in (*flat.parameters(), *flat.buffers()):
+            tensor.data = tensor.new_empty(0)
+
+    return release
 
 
 def _say(text: str) -> None:

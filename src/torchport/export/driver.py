@@ -18,7 +18,7 @@ from typing import Any
 from torchport.checkpoints import guarded, names
 from torchport.checkpoints.contents import to_json
 from torchport.errors import TorchportError, name_path_in_errors
-from torchport.export.job import Job
+from torchport.export.job import Job, name_weights_file
 from torchport.findings import hash_bytes
 
 LOST = 2000  # characters of what a child said that has died
@@ -33,7 +33,7 @@ def export_checkpoint(
     *,
     existing: bool = False,
 ) -> dict[str, Any]:
-    """What was done: exporter, operators, the rows of the check. `target` is there afterwards where every row holds.
+    """Export and compare. The answer has exporter, operators, rows; `target` is there after it if the word is `holds`.
 
     `existing` checks a file that is there and exports nothing. Raises TorchportError and OSError; an exception, Ctrl-C
     among them, ends the child and leaves nothing.
@@ -43,7 +43,7 @@ def export_checkpoint(
     with name_path_in_errors(target):
         aside = Path(tempfile.mkdtemp(prefix=f".{target.name[:40]}.", dir=target.parent))
     try:
-        made = aside / "model.onnx"
+        made = aside / target.name  # the weights of a large model are in a file that is called after it
         message = {
             "job": dataclasses.asdict(job),
             "contents": to_json(dataclasses.replace(contents, parts={way: contents.parts[way]}, values={}, objects={})),
@@ -55,10 +55,12 @@ def export_checkpoint(
         }
         answer = _run(message, aside, progress)
         answer["part"] = way
-        if not existing and all(row["ok"] for row in answer["rows"]):
+        if not existing and answer["word"] == "holds":
             with name_path_in_errors(target):
                 with open(made, "rb") as stream:
                     os.fsync(stream.fileno())
+                if answer["weights_file"]:
+                    os.replace(name_weights_file(made), name_weights_file(target))
                 os.replace(made, target)
             answer["sha256"] = hash_bytes(target.read_bytes())
         return answer

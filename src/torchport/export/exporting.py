@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,22 @@ import onnx
 import torch
 
 from torchport.errors import TorchportError
-from torchport.export.job import DYNAMO_FROM, NEWEST, Input, Job
+from torchport.export import external
+from torchport.export.cases import Case, make_inputs
+from torchport.export.job import DYNAMO_FROM, NEWEST, FinalError, Job, name_weights_file
 from torchport.export.loading import locate_error
 from torchport.export.older_opsets import plain_for
 
 LARGEST = 2_000_000_000  # bytes of weights: a model in one file ends at 2 GiB
-
-
-class FinalError(TorchportError):
-    """Another exporter would do no better."""
+TORCH = str(Path(torch.__file__).parent)
+OURS = str(Path(__file__).parents[1])
+STEP = "Failed to export the model"
+# Words of torch.export's exceptions (torch 2.13), and the same in plain words.
+DEPENDENT = (
+    ("Could not guard on data-dependent expression", "the way through the model hangs on what the inputs contain"),
+    ("Could not extract specialized integer from data-dependent", "a size hangs on what the inputs contain"),
+    ("Constraints violated", "a size that is to be dynamic is a constant in the model"),
+)
 
 
 class Flat(torch.nn.Module):  # type: ignore[misc]
@@ -31,10 +39,13 @@ class Flat(torch.nn.Module):  # type: ignore[misc]
         self.model = model
         self.names = tuple(names) if has_parameters(model, names) else None
         self.outputs: tuple[str, ...] = ()
+        self.left_out: tuple[str, ...] = ()  # outputs that are no tensors, with their types
 
     def forward(self, *given: Any) -> tuple[Any, ...]:
         made = self.model(**dict(zip(self.names, given, strict=True))) if self.names else self.model(*given)
-        found = list(iter_named_tensors("", made))
+        left_out: list[str] = []
+        found = list(iter_named_tensors("", made, left_out))
+        self.left_out = tuple(left_out)
         self.outputs = tuple(name for name, _ in found)
         return tuple(tensor for _, tensor in found)
 
@@ -44,44 +55,22 @@ def has_parameters(model: Any, names: Sequence[str]) -> bool:
     return set(names) <= set(inspect.signature(model.forward).parameters)
 
 
-def iter_named_tensors(name: str, value: Any) -> Any:
-    """The tensors in an output, each with a name from its keys and places."""
+def iter_named_tensors(name: str, value: Any, left_out: list[str]) -> Iterator[tuple[str, Any]]:
+    """The tensors in an output, each with a name from its keys and places. Objects go into `left_out`."""
     if isinstance(value, torch.Tensor):
         yield name or "output", value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from iter_named_tensors(f"{name}_{key}" if name else str(key), item)
+            yield from iter_named_tensors(f"{name}_{key}" if name else str(key), item, left_out)
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
-            yield from iter_named_tensors(f"{name or 'output'}_{number}" if len(value) > 1 else name, item)
+            yield from iter_named_tensors(f"{name or 'output'}_{number}" if len(value) > 1 else name, item, left_out)
+    elif value is not None:
+        left_out.append(f"{name or 'output'} ({type(value).__name__})")
 
 
-def make_sample(one: Input, batch: int | None, seed: int, half: bool, shift: int = 0) -> Any:
-    """A tensor for the input; `batch` replaces a dynamic first size, and `shift` is taken off other dynamic axes."""
-    generator = torch.Generator().manual_seed(seed)
-    sizes = [
-        batch
-        if axis == 0 and axis in one.dynamic and batch
-        else max(1, size - shift)
-        if axis in one.dynamic and axis
-        else size
-        for axis, size in enumerate(one.shape)
-    ]
-    dtype = getattr(torch, one.dtype)
-    if dtype.is_floating_point:
-        made = torch.randn(sizes, generator=generator).to(dtype)
-        return made.half() if half and dtype == torch.float32 else made
-    return torch.randint(0, one.below, sizes, generator=generator).to(dtype)
-
-
-def choose_exporters(model: Flat, job: Job) -> tuple[list[str], dict[str, str]]:
-    """The exporters to try in their order, and why another is not. Raises TorchportError for a model too large."""
-    size = sum(t.numel() * t.element_size() for t in model.state_dict().values())
-    if size > LARGEST:
-        raise TorchportError(
-            f"the weights have {size / 1e9:.1f} GB, and an ONNX model in one file ends at 2 GB",
-            hint="--fp16 halves them.",
-        )
+def choose_exporters(job: Job) -> tuple[list[str], dict[str, str]]:
+    """The exporters to try in their order, and why another is not."""
     refused: dict[str, str] = {}
     if job.opset < DYNAMO_FROM:
         refused["dynamo"] = f"it writes opset {DYNAMO_FROM} and newer"
@@ -93,13 +82,23 @@ def choose_exporters(model: Flat, job: Job) -> tuple[list[str], dict[str, str]]:
     }
 
 
-def export_onnx(exporter: str, model: Flat, job: Job, target: Path) -> dict[str, Any]:
-    """Write the model to `target`; what its graph has. Raises TorchportError."""
+def is_large(model: Flat) -> bool:
+    """Whether the weights do not fit into a model of one file."""
+    return bool(sum(t.numel() * t.element_size() for t in model.state_dict().values()) > LARGEST)
+
+
+def export_onnx(exporter: str, model: Flat, job: Job, target: Path, large: bool = False) -> dict[str, Any]:
+    """Write the model to `target`, `large` ones with the weights beside it; what its graph has.
+
+    Raises TorchportError with the line of the model and the sizes of the inputs.
+    """
+    given = _make_given(exporter, job)
     try:
         with warnings.catch_warnings(), torch.no_grad():
+            # Of the TracerWarnings `frozen` knows more.
             warnings.simplefilter("ignore")
-            {"torchscript": _torchscript, "dynamo": _dynamo}[exporter](model, job, target)
-        return _clean(target)
+            {"torchscript": _torchscript, "dynamo": _dynamo}[exporter](model, job, given, target, large)
+        return _clean(target, model if large and exporter == "torchscript" else None)
     except TorchportError:
         raise
     except OSError as error:
@@ -108,15 +107,61 @@ def export_onnx(exporter: str, model: Flat, job: Job, target: Path) -> dict[str,
             hint="Give a place that can be written and has room for the model twice.",
         ) from error
     except Exception as error:
-        text = str(error).strip().partition("\n")[0]
-        raise TorchportError(f"{locate_error(error)}{type(error).__name__}: {text}"[:600]) from error
+        raise TorchportError(_describe(error, model, given)[:900]) from error
+
+
+def _make_given(exporter: str, job: Job) -> tuple[Any, ...]:
+    # torch.export takes a size of 1 for a constant
+    batch = 2 if exporter == "dynamo" and any(one.dynamic and one.shape[0] == 1 for one in job.inputs) else None
+    return tuple(make_inputs(Case(0, batch), job))
+
+
+def _describe(error: BaseException, model: Flat, given: tuple[Any, ...]) -> str:
+    """Say in one line why an exporter failed, with the line of the model and the inputs."""
+    whole = str(error).strip()
+    cause = error.__cause__ or error.__context__
+    if cause is not None and STEP in whole:  # the dynamo exporter tells of its steps first
+        error, whole = cause, f"{str(cause).strip()}\n{whole}"
+    text = whole.partition("\n")[0].partition("  [Caused by")[0]
+    text = next((said for words, said in DEPENDENT if words in whole), text)
+    sizes = " ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in given)
+    operator = re.search(r"operator 'aten::(\w+)'|ONNX export of (?:operator )?(\w+)", text)
+    place = (
+        _find_operator(f"aten::{operator.group(1) or operator.group(2)}", model, given) if operator else ""
+    ) or _find_line(whole)
+    return f"{place or locate_error(error)}{type(error).__name__}: {text} (inputs of {sizes})"
+
+
+def _find_line(text: str) -> str:
+    """The last line that a message names and that is not torch's; "" if there is none."""
+    named = [*re.findall(r"# (/\S+\.py:\d+)", text)]
+    named += [f"{file}:{line}" for file, line in re.findall(r'File "([^"]+)", line (\d+)', text)]
+    outside = [one for one in named if not one.startswith((TORCH, OURS))]
+    return f"{outside[-1]}: " if outside else ""
+
+
+def _find_operator(kind: str, model: Flat, given: tuple[Any, ...]) -> str:
+    """The line of the model that calls an operator, by a trace; "" if none is found."""
+    with torch.no_grad():
+        graph = torch.jit._get_trace_graph(model, given)[0]
+    for node in graph.nodes():
+        if node.kind() == kind:
+            for file, line in re.findall(r"^(/.*?)\((\d+)\):", node.sourceRange(), re.MULTILINE):
+                if not file.startswith(TORCH):
+                    return f"{file}:{line}: "
+    return ""
 
 
 def _names(model: Flat, job: Job, given: tuple[Any, ...]) -> list[str]:
     model(*given)
     if job.outputs and len(job.outputs) != len(model.outputs):
         raise TorchportError(f"--output-names has {len(job.outputs)} names, and the model {len(model.outputs)} outputs")
-    return list(job.outputs or model.outputs)
+    taken = {one.name for one in job.inputs}
+    twice = [name for name in job.outputs if name in taken or job.outputs.count(name) > 1]
+    if twice:
+        raise TorchportError(f"--output-names has {twice[0]} twice, or as an input has it")
+    # diffusers' UNet2DConditionModel takes `sample` and gives `sample`; in a graph a name is one value's.
+    return list(job.outputs or (f"out_{name}" if name in taken else name for name in model.outputs))
 
 
 def _write(model: Flat, job: Job, given: tuple[Any, ...], target: Path, **options: Any) -> None:
@@ -131,32 +176,38 @@ def _write(model: Flat, job: Job, given: tuple[Any, ...], target: Path, **option
     )
 
 
-def _torchscript(model: Flat, job: Job, target: Path) -> None:
+def _torchscript(model: Flat, job: Job, given: tuple[Any, ...], target: Path, large: bool) -> None:
     axes = {one.name: {axis: one.name_axis(axis) for axis in one.dynamic} for one in job.inputs if one.dynamic}
     torch.backends.mha.set_fastpath_enabled(False)  # one operator that ONNX has no name for
-    given = tuple(make_sample(one, None, 0, job.half) for one in job.inputs)
+    # Weights that are not in the graph are not folded into copies, and the graph stays below 2 GiB.
+    apart: dict[str, Any] = {"export_params": False, "do_constant_folding": False} if large else {}
     with plain_for(job.opset):
-        _write(model, job, given, target, dynamo=False, dynamic_axes=axes)
+        _write(model, job, given, target, dynamo=False, dynamic_axes=axes, **apart)
 
 
-def _dynamo(model: Flat, job: Job, target: Path) -> None:
-    # torch.export takes a size of 1 for a constant
-    batch = 2 if any(one.dynamic and one.shape[0] == 1 for one in job.inputs) else None
-    given = tuple(make_sample(one, batch, 0, job.half) for one in job.inputs)
+def _dynamo(model: Flat, job: Job, given: tuple[Any, ...], target: Path, large: bool) -> None:
     shapes = tuple(dict.fromkeys(one.dynamic, torch.export.Dim.DYNAMIC) for one in job.inputs)
-    _write(model, job, given, target, dynamo=True, dynamic_shapes=(shapes,), external_data=False, verbose=False)
+    _write(model, job, given, target, dynamo=True, dynamic_shapes=(shapes,), external_data=large, verbose=False)
 
 
-def _clean(target: Path) -> dict[str, Any]:
-    """Take out what computes nothing, check the model, and say what it has. Raises what onnx.checker does."""
+def _clean(target: Path, apart: Flat | None) -> dict[str, Any]:
+    """Take out what computes nothing, check the model, and say what it has. Raises what onnx.checker does.
+
+    The weights of `apart` are not in the model and go into a file beside it.
+    """
     model = onnx.load(str(target), load_external_data=False)
+    weights = apart.state_dict() if apart is not None else {}
+    if apart is not None:
+        external.move_weights_out(model, weights)
     before = len(model.graph.node)
     if not any(one.g.node or one.graphs for node in model.graph.node for one in node.attribute):
         _drop_identities(model.graph)
         _drop_unused(model.graph)
     model.producer_name = "torchport"
-    onnx.checker.check_model(model)
+    if apart is not None:
+        external.write_weights(model, weights, target)
     target.write_bytes(model.SerializeToString())
+    onnx.checker.check_model(str(target))
     operators: dict[str, int] = {}
     for node in model.graph.node:
         name = f"{node.domain}::{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
@@ -167,6 +218,7 @@ def _clean(target: Path) -> dict[str, Any]:
         "removed": before - len(model.graph.node),
         "operators": operators,
         "opset": opset,
+        "weights_file": name_weights_file(target).exists(),
     }
 
 

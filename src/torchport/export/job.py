@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torchport.errors import TorchportError
@@ -14,6 +15,10 @@ NEWEST = 20  # the newest opset of both exporters of torch 2.13: torch.onnx's To
 DYNAMO_FROM = 18  # the dynamo exporter's own operators begin here; converting down is not reliable
 TOLERANCE, TOLERANCE_HALF = 1e-4, 1e-2  # relative to the largest value of the output
 BATCHES = (1, 3, 8)
+
+
+class FinalError(TorchportError):
+    """Another exporter would do no better."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,7 +38,11 @@ class Input:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Job:
-    """`model` is `package.module:factory`, called with `arguments`; `exporter` is auto, torchscript or dynamo."""
+    """`model` is `package.module:factory`, called with `arguments`; `exporter` is auto, torchscript or dynamo.
+
+    `samples` are .npz files with inputs to compare with; `assumed` lines (FILE:LINE) of which the user says that the
+    Python value taken there is always the same.
+    """
 
     model: str
     inputs: tuple[Input, ...]
@@ -44,6 +53,8 @@ class Job:
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     allow_missing: bool = False
     allow_unexpected: bool = False
+    samples: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def tolerance(self) -> float:
@@ -57,7 +68,13 @@ class Job:
             Input(row["name"], tuple(row["shape"]), row["dtype"], row["below"], tuple(row["dynamic"]))
             for row in value["inputs"]
         )
-        return cls(**{**value, "inputs": inputs, "outputs": tuple(value["outputs"])})
+        words = {name: tuple(value[name]) for name in ("outputs", "samples", "assumed")}
+        return cls(**{**value, **words, "inputs": inputs})
+
+
+def name_weights_file(path: Path) -> Path:
+    """The file that holds the weights of the model at `path`, if they are not in it."""
+    return path.with_name(f"{path.name}.data")
 
 
 def parse_input(text: str, number: int) -> Input:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
+import sysconfig
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +18,30 @@ from torchport.errors import TorchportError
 from torchport.export.job import Job
 
 SHOWN = 5
+TORCH, OURS = str(Path(torch.__file__).parent), str(Path(__file__).parents[1])
+PYTHON = sysconfig.get_path("stdlib")
+# Kinds of packed weights by the ends of their names, and what to export instead.
+QUANTISED: dict[str, tuple[tuple[str, ...], str]] = {
+    "torch.ao.quantization": (
+        (
+            "_packed_params",
+            "_packed_params._packed_params",
+            "_packed_params.dtype",
+            ".zero_point",
+            "fake_quant_enabled",
+        ),
+        "Export the float checkpoint, as it was before convert().",
+    ),
+    "GPTQ or AWQ": ((".qweight", ".qzeros"), "Export the model that was quantised."),
+    "bitsandbytes": (
+        (".absmax", ".quant_map", ".SCB", "quant_state.bitsandbytes__nf4", "quant_state.bitsandbytes__fp4"),
+        "Load it with transformers, call dequantize(), and save the state_dict.",
+    ),
+    "compressed-tensors or FP8": (
+        (".weight_packed", ".weight_scale", ".weight_scale_inv", ".input_scale"),
+        "Export the model that was quantised.",
+    ),
+}
 UNUSED = ".num_batches_tracked"  # a counter that eval() does not read and that older checkpoints lack
 
 
@@ -42,14 +68,17 @@ def make_model(job: Job) -> Any:
 
 
 def locate_error(error: BaseException) -> str:
-    """The line in the user's code that raised."""
-    trace, found = error.__traceback__, ""
+    """The line in the user's code that raised; a library's if none of the user's is in the traceback."""
+    trace, found, library = error.__traceback__, "", ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "site-packages" not in file and "torchport" not in file and not file.startswith("<"):
-            found = f"{file}:{trace.tb_lineno}: "
+        if not file.startswith(("<", TORCH, OURS)):
+            if "site-packages" in file or "dist-packages" in file:
+                library = f"{file}:{trace.tb_lineno}: "
+            elif not file.startswith(PYTHON):
+                found = f"{file}:{trace.tb_lineno}: "
         trace = trace.tb_next
-    return found
+    return found or library
 
 
 def load_weights(model: Any, weights: Mapping[str, Stored], job: Job) -> dict[str, Any]:
@@ -61,6 +90,8 @@ def load_weights(model: Any, weights: Mapping[str, Stored], job: Job) -> dict[st
     found = match_names(wanted, weights)
     given = {name: weights[was] for name, was in found.names.items()}
     missing = [name for name in found.missing if not name.endswith(UNUSED) and not _tied(name, wanted, given)]
+    if missing or found.unexpected:
+        _refuse_quantised(weights)
     if missing and not job.allow_missing:
         raise TorchportError(
             f"the checkpoint lacks {len(missing)} of the model's {len(wanted)} names: "
@@ -87,6 +118,17 @@ def load_weights(model: Any, weights: Mapping[str, Stored], job: Job) -> dict[st
         for name, stored in given.items():
             wanted[name].copy_(_tensor(name, stored))
     return {"removed": found.removed, "missing": missing, "unexpected": found.unexpected, "loaded": len(given)}
+
+
+def _refuse_quantised(weights: Mapping[str, Stored]) -> None:
+    """Raise TorchportError for packed weights: the names of a float model are not in such a checkpoint."""
+    for kind, (ends, advice) in QUANTISED.items():
+        for name in weights:
+            if name.endswith(ends):
+                raise TorchportError(
+                    f"the checkpoint is quantised ({kind}: it has {name}), and holds no weights of the float model",
+                    hint=f"{advice} ATC quantises by itself what AMCT has calibrated.",
+                )
 
 
 def _tied(name: str, wanted: Mapping[str, Any], given: Mapping[str, Stored]) -> bool:

@@ -6,6 +6,7 @@ is not here says so by name.
 
 from __future__ import annotations
 
+import importlib.machinery
 import sys
 import types
 from collections.abc import Callable
@@ -137,8 +138,11 @@ def install_npu_forms() -> None:
     """Let `import torch_npu`, `torch.npu` and `torch.ops.npu` be these, in a process that has no torch_npu."""
     module = _TorchNpu("torch_npu")
     module.__path__ = []
+    # importlib.util.find_spec(), by which transformers, accelerate and diffusers look for torch_npu, raises without it.
+    module.__spec__ = importlib.machinery.ModuleSpec("torch_npu", None, is_package=True)
     sys.modules["torch_npu"] = module
     device = types.ModuleType("torch.npu")
+    device.__spec__ = importlib.machinery.ModuleSpec("torch.npu", None)
     absent = {"is_available": False, "device_count": 0, "is_initialized": False}
     for name, value in absent.items():
         setattr(device, name, lambda value=value: value)

@@ -1,4 +1,4 @@
-"""Functions that the TorchScript exporter knows from some opset on, in operators that older ones have."""
+"""Functions that the TorchScript exporter lacks in older opsets, or gets wrong, in operators that opset 11 has."""
 
 from __future__ import annotations
 
@@ -21,21 +21,80 @@ def plain_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """scaled_dot_product_attention in operators that opset 11 has."""
+    """scaled_dot_product_attention in operators that opset 11 has. A query that the mask leaves no key has zeros."""
     if enable_gqa:
-        groups = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    scores = torch.matmul(query, key.transpose(-2, -1)) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+        key, value = _each_head(query, key), _each_head(query, value)
+    # Before the product, which in half precision may overflow without it.
+    scaled = query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    scores = torch.matmul(scaled, key.transpose(-2, -1))
     if is_causal:
         rows, columns = torch.arange(query.shape[-2]).unsqueeze(1), torch.arange(key.shape[-2]).unsqueeze(0)
         scores = scores.masked_fill(columns > rows, float("-inf"))
-    if attn_mask is not None:
-        scores = (
-            scores.masked_fill(attn_mask.logical_not(), float("-inf"))
-            if attn_mask.dtype == torch.bool
-            else scores + attn_mask
-        )
-    return torch.matmul(torch.softmax(scores, -1), value)
+    if attn_mask is None:
+        return torch.matmul(torch.softmax(scores, -1), value)
+    if attn_mask.dtype == torch.bool:
+        away = attn_mask.logical_not()
+        scores = scores.masked_fill(away, float("-inf"))
+    else:
+        scores = scores + attn_mask
+        away = scores == float("-inf")
+    return torch.matmul(torch.softmax(scores, -1).masked_fill(away, 0.0), value)
+
+
+def _each_head(query: Any, one: Any) -> Any:
+    """Keys or values with a head for each of the query's: (batch, heads, length, width) with fewer heads."""
+    groups, heads = int(query.shape[-3]) // int(one.shape[-3]), int(one.shape[-3])
+    # As transformers does it, and not repeat_interleave, which is a loop over the heads in ONNX.
+    wide = one.unsqueeze(-3).expand(*one.shape[:-2], groups, *one.shape[-2:])
+    return wide.reshape(*one.shape[:-3], heads * groups, *one.shape[-2:])
+
+
+def plain_diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """diff as a difference of two slices, n times."""
+    parts = [part for part in (prepend, input, append) if part is not None]
+    made = torch.cat(parts, dim) if len(parts) > 1 else input
+    for _ in range(n):
+        length = made.shape[dim]
+        made, before = made.narrow(dim, 1, length - 1), made.narrow(dim, 0, length - 1)
+        made = made.logical_xor(before) if made.dtype == torch.bool else made - before
+    return made
+
+
+CUMSUM = torch.cumsum
+
+
+def plain_cumsum(input: Any, *given: Any, **options: Any) -> Any:
+    """cumsum of truth values as one of numbers, for the exporter hands them to CumSum as they are (torch 2.13)."""
+    return CUMSUM(input.long() if input.dtype == torch.bool else input, *given, **options)
+
+
+MIN, MAX = torch.min, torch.max
+
+
+def plain_minimum(input: Any, other: Any) -> Any:
+    """The smaller of each two: ONNX has Min for integers from opset 12 on."""
+    return torch.where(other < input, other, input)
+
+
+def plain_maximum(input: Any, other: Any) -> Any:
+    """The larger of each two."""
+    return torch.where(other > input, other, input)
+
+
+def plain_min(input: Any, *given: Any, **options: Any) -> Any:
+    """min of two tensors of integers as a choice; all others stay torch's own."""
+    other = given[0] if given else options.get("other")
+    if isinstance(other, torch.Tensor) and not input.is_floating_point() and not other.is_floating_point():
+        return plain_minimum(input, other)
+    return MIN(input, *given, **options)
+
+
+def plain_max(input: Any, *given: Any, **options: Any) -> Any:
+    """max of two tensors of integers as a choice; all others stay torch's own."""
+    other = given[0] if given else options.get("other")
+    if isinstance(other, torch.Tensor) and not input.is_floating_point() and not other.is_floating_point():
+        return plain_maximum(input, other)
+    return MAX(input, *given, **options)
 
 
 def plain_unflatten(self: Any, dim: int, sizes: Any) -> Any:
@@ -103,10 +162,23 @@ def plain_einsum(equation: str, *operands: Any) -> Any:
     return product.reshape(*(sizes[index] for index in order)).permute(*(order.index(index) for index in result))
 
 
-# The exporter's own form of unflatten makes constants of sizes that are dynamic (torch 2.13).
+# Of torch 2.13's exporter in all opsets: unflatten makes constants of sizes that are dynamic, attention gives nan where
+# a mask of floats leaves no key and refuses enable_gqa, diff is not there, cumsum takes truth values as they are.
 # Where each is found, its name, the opset from which on the exporter has its own form, and ours.
 FORMS: tuple[tuple[Any, str, int, Any], ...] = (
-    (functional, "scaled_dot_product_attention", 14, plain_attention),
+    (functional, "scaled_dot_product_attention", 99, plain_attention),
+    (torch, "diff", 99, plain_diff),
+    (torch.Tensor, "diff", 99, plain_diff),
+    (torch, "cumsum", 99, plain_cumsum),
+    (torch.Tensor, "cumsum", 99, plain_cumsum),
+    (torch, "min", 12, plain_min),
+    (torch.Tensor, "min", 12, plain_min),
+    (torch, "max", 12, plain_max),
+    (torch.Tensor, "max", 12, plain_max),
+    (torch, "minimum", 12, plain_min),
+    (torch.Tensor, "minimum", 12, plain_min),
+    (torch, "maximum", 12, plain_max),
+    (torch.Tensor, "maximum", 12, plain_max),
     (torch.Tensor, "unflatten", 99, plain_unflatten),
     (torch, "einsum", 12, plain_einsum),
     (torch, "outer", 12, plain_outer),

@@ -42,6 +42,19 @@ def test_the_others() -> None:
     for options in ({}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": x(5, 7)}, {"scale": 0.3}):
         wanted = functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
         torch.testing.assert_close(plain.plain_attention(q, k, v, enable_gqa=True, **options), wanted)
+    mask[0, 0, 2] = False
+    away = torch.zeros(5, 7).index_fill(0, torch.tensor(1), float("-inf"))
+    for lost in (mask, away):  # a query without a key
+        wanted = functional.scaled_dot_product_attention(q, k, v, enable_gqa=True, attn_mask=lost)
+        torch.testing.assert_close(plain.plain_attention(q, k, v, enable_gqa=True, attn_mask=lost), wanted)
+    ids = torch.tensor([[3, 1, 2], [5, 5, 0]])
+    for options in ({}, {"n": 2}, {"dim": 0}, {"prepend": ids[:, :1], "append": ids[:, 1:]}):
+        assert plain.plain_diff(ids, **options).equal(torch.diff(ids, **options))
+    assert plain.plain_diff(ids > 2).equal(torch.diff(ids > 2))
+    assert plain.plain_cumsum(ids > 2, -1).equal(torch.cumsum(ids > 2, -1))
+    assert plain.plain_min(ids, ids.flip(1)).equal(torch.min(ids, ids.flip(1)))
+    assert plain.plain_max(ids, ids.flip(1)).equal(torch.max(ids, ids.flip(1)))
+    assert plain.plain_max(ids, dim=1).values.equal(torch.max(ids, 1).values) and plain.plain_min(ids) == 0
     one = x(3, 4, 6)
     for diagonal in (-1, 0, 2):
         assert plain.plain_triu(one, diagonal).equal(one.triu(diagonal))
