@@ -21,6 +21,7 @@ def notes(**changes: Any) -> dict[str, Any]:
         "reserved": allocated + MIB,
         "total": 1 << 30,
         "scopes": [[1, "layers.*"], [2, ""], [3, "optimizer"], [4, ""]],
+        "ends": [4],
         "labels": [[3, 102, "gradients"], [4, 100, "weights"], [4, 103, "optimizer state"]],
     }
     return given | changes
@@ -31,7 +32,9 @@ def test_the_peak_is_the_highest_point_and_its_owners_are_what_was_alive_then() 
     assert found.owners == {"optimizer state": 16 * MIB, "weights": 4 * MIB, "gradients": 4 * MIB}
     assert sum(found.owners.values()) + found.rounding == found.allocated
     assert found.fragmentation == MIB
-    assert max(found.curve) == found.allocated
+    assert found.curve == ()  # nothing is behind the only step
+    assert max(compute_peak(notes(), 0).curve) == found.allocated
+    assert len(compute_peak(notes(ends=[1, 3, 4]), 1).curve) == 2  # of the second step alone
 
 
 def test_activations_have_the_module_that_computed_when_they_were_made() -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from torchport.predict.prediction import _loading, _samples
+from torchport.predict.chosen import choose_step
+from torchport.predict.prediction import _find_cause, _loading
 from torchport.report import render_prediction
 from torchport.report.html.prediction import _ticks, render_prediction_page
 from torchport.results.prediction import Loading, Peak, Prediction, Ranks, Read, Step, Task, Trial
@@ -36,7 +37,7 @@ PEAK = Peak(
     fragmentation=2 * GIB,
     curve=(4 * GIB, 7 * GIB, 10 * GIB, 8 * GIB),
 )
-ONE = Ranks(1, True, "", STEP, 70.0, 140.0, 64.0, 640.0, None, PEAK, GIB, 9.0, 0.2, 0.1)
+ONE = Ranks(1, True, "", STEP, 70.0, 140.0, 64.0, 2, (64.0, 64.0), 640.0, None, PEAK, GIB, 9.0, 0.2, 0.1)
 FOUND = Prediction(
     soc="Ascend910B3",
     steps=3,
@@ -106,7 +107,8 @@ def test_several_ranks() -> None:
     assert "the ranks exchange nothing" in alone and "% of 8 times" not in alone
     # One card has failed, and is no measure.
     failed = Ranks(
-        1, False, "the script failed", None, math.nan, math.nan, 0.0, math.nan, None, None, 0, 0.0, math.nan, math.nan
+        *(1, False, "the script failed", None, math.nan, math.nan, 0.0, 0, (), math.nan, None, None, 0, 0.0),
+        *(math.nan, math.nan),
     )
     text = said(one=failed, many=eight)
     assert "1 card    the script failed" in text and "scaling" not in text and "8 cards   125.0 ms" in text
@@ -139,7 +141,9 @@ def test_loader_is_shared_by_its_workers_and_waited_for_without() -> None:
 
 def test_samples_are_those_of_the_module_that_is_given_the_fewest() -> None:
     def samples(*calls: list[int]) -> float:
-        return _samples({"memory": {"calls": list(calls), "steps": 2}})
+        """Of two equal steps, by what each module has been given at their end."""
+        half = [[count // 2, given // 2] for count, given in calls]
+        return choose_step({"marks": [1.0, 2.0], "memory": {"calls": [half, list(calls)]}}).samples
 
     assert samples([2, 128]) == 64
     assert samples([4, 128]) == 64  # gradients of two batches
@@ -149,9 +153,53 @@ def test_samples_are_those_of_the_module_that_is_given_the_fewest() -> None:
     assert samples() == 0
 
 
+def test_the_last_step_with_the_usual_batch_is_timed() -> None:
+    def choose(*batches: int) -> tuple[int, float]:
+        called = [[[number + 1, sum(batches[: number + 1])]] for number in range(len(batches))]
+        found = choose_step({"marks": [1.0] * len(batches), "memory": {"calls": called}})
+        assert found.each == batches
+        return found.index, found.samples
+
+    assert choose(256, 256, 256) == (2, 256)
+    assert choose(256, 256, 8) == (1, 256)  # the end of an epoch
+    assert choose(256, 8, 256, 256) == (3, 256)
+    assert choose(256, 8) == (0, 256)
+    assert choose(8, 9, 10) == (2, 10)  # all different: the largest
+    assert choose_step({"marks": [1.0, 2.0], "memory": None}).index == 1
+
+
+def test_steps_of_different_batches_and_a_slow_loader_are_said() -> None:
+    text = said(one=dataclasses.replace(ONE, timed=2, batches=(256.0, 256.0, 8.0)))
+    assert "step 2 is timed: the steps had 256, 256, 8 samples on a card" in text
+    assert "is timed" not in said(one=ONE)
+    text = said(one=dataclasses.replace(ONE, loading=Loading(40.0, 0, 140.0)))
+    assert "640 samples/s (64 a step), 457 with the data loader as fast as on this machine" in text
+
+
+LAUNCHER = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "/home/a/train.py", line 31, in <module>
+[rank1]:     shard = shards[rank]
+[rank1]: KeyError: 'no such shard'
+E0101 00:00:00.000000 99 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 1
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Failures:
+  <NO_OTHER_FAILURES>
+============================================================
+"""
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"), [(LAUNCHER, "KeyError: 'no such shard'"), ("one\ntwo\n====\n\n", "two"), ("\n===\n", "no output")]
+)
+def test_the_cause_is_not_the_launcher_s_last_line(tail: str, said: str) -> None:
+    assert said in _find_cause(tail)
+
+
 def test_page_has_the_curve_the_timeline_and_the_tables() -> None:
     text = render_prediction_page(FOUND)
-    assert text.count("<svg") == 2 and "GiB allocated over the last step" in text
+    assert text.count("<svg") == 2 and "GiB allocated over the timed step" in text
     assert "blocks.*.up" in text and "<td>aclnnMatmul<td>12<td>60.000" in text
     slices = re.findall(r"<rect x=([\d.]+) y=(\d+) width=([\d.]+) height=\d+ fill=\"#\w+\"><title>(\w+)", text)
     found = {name: (float(left), int(top), float(width)) for left, top, width, name in slices}
@@ -175,7 +223,7 @@ def test_json_has_no_nan() -> None:
 
 
 def test_the_json_is_that_of_before() -> None:
-    """By torchport at a3c4bfc, whose report read the data by key."""
+    """By torchport at a3c4bfc, whose report read the data by key; `timed` and `batches` have come since."""
     before = json.loads((Path(__file__).parent / "data" / "prediction.json").read_text())
     eight = dataclasses.replace(ONE, ranks=8, loading=Loading(40.0, 4, 100.0), low=math.nan)
     tried = (Trial("--batch-size 32", fits=True, peak=5 * GIB),)

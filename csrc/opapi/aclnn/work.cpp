@@ -94,8 +94,12 @@ class Counted {
         if (ins_ < first + 2) return all(Unit::Stream);
         const TensorLine &a = *in_[first], &b = *in_[first + 1];
         const int64_t columns = b.rank < 2 ? 1 : size(b, -1);
+        // Over one matrix all leading dimensions are rows: of [S, 1, H] as many as of [1, S, H].
+        const int64_t rows = a.rank < 2    ? 16
+                             : b.rank <= 2 ? elements(a) / std::max<int64_t>(size(a, -1), 1)
+                                           : size(a, -2);
         const double flops = 2. * static_cast<double>(elements(a)) * static_cast<double>(columns) *
-                             padding(size(a, -1)) * padding(columns) * padding(a.rank < 2 ? 16 : size(a, -2));
+                             padding(size(a, -1)) * padding(columns) * padding(rows);
         return {Unit::Cube, flops * wider(a, 4), plain_, chip_.nd_native ? 0 : 2 * plain_};
     }
 

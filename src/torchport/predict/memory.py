@@ -20,8 +20,11 @@ def round_allocation(size: int) -> int:
     return -(-(size + PADDING) // BLOCK) * BLOCK
 
 
-def compute_peak(notes: dict[str, Any]) -> Peak:
-    """Replay the notes of one process (`owners.Owners.notes`)."""
+def compute_peak(notes: dict[str, Any], step: int = -1) -> Peak:
+    """Replay the notes of one process (`owners.Owners.collect_notes`).
+
+    The curve is the one of `step`, counted from 0; -1 is the one that did not end.
+    """
     owner_of = _owners(notes)
     live: dict[int, tuple[int, int]] = {}
     now = most = number = 0
@@ -59,7 +62,7 @@ def compute_peak(notes: dict[str, Any]) -> Peak:
         modules=dict(modules.most_common(20)),
         rounding=notes["peak"] - asked,
         fragmentation=notes["reserved"] - notes["peak"],
-        curve=tuple(_thinned(levels[_last_step(notes) :])),
+        curve=tuple(_thinned(levels[slice(*_find_bounds(notes, step))])),
     )
 
 
@@ -98,10 +101,10 @@ def _owners(notes: dict[str, Any]) -> Any:
     return of
 
 
-def _last_step(notes: dict[str, Any]) -> int:
-    """The number of the allocation with which the last step began."""
-    ends = [notes["scopes"][i + 1][0] for i, scope in enumerate(notes["scopes"][:-1]) if scope[1] == "optimizer"]
-    return ends[-2] if len(ends) > 1 else 0
+def _find_bounds(notes: dict[str, Any], step: int) -> tuple[int, int | None]:
+    """The numbers of the allocations with which a step began and ended; if it did not end, all behind the last one."""
+    ends = [0, *notes["ends"]]
+    return (ends[step], ends[step + 1]) if 0 <= step < len(ends) - 1 else (ends[-1], None)
 
 
 def _thinned(levels: list[int]) -> list[int]:

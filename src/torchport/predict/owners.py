@@ -23,10 +23,10 @@ class Owners:
         self._open: list[str] = []
         self._roots: dict[int, Any] = {}
         self._calls: dict[int, list[int]] = {}  # of each outermost module: calls, and samples that it was given
-        self._called: list[tuple[int, ...]] = []  # the same at the end of the last whole step
+        self._called: list[list[tuple[int, ...]]] = []  # the same at the end of each step
+        self._ends: list[int] = []  # of each step: after so many allocations
         self._waiting = 0  # the outermost module whose batch has not been seen yet
         self._steps = 0
-        self._main_steps = 0
         torch.npu._lazy_call(self._start)
         modules = torch.nn.modules.module
         modules.register_module_forward_pre_hook(self._enter)
@@ -78,8 +78,8 @@ class Owners:
 
     def step_done(self) -> None:
         """A step is over whose time counts."""
-        self._main_steps += 1
-        self._called = [tuple(counts) for counts in self._calls.values()]
+        self._called.append([tuple(counts) for counts in self._calls.values()])
+        self._ends.append(self.count_allocations())
 
     def before_step(self, optimizer: Any) -> None:
         """Gradients are there."""
@@ -131,5 +131,5 @@ class Owners:
             "scopes": self._scopes,
             "labels": self._labels,
             "calls": self._called,
-            "steps": self._main_steps,
+            "ends": self._ends,
         }

@@ -8,9 +8,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from torchport.diagnose import diagnose_text
 from torchport.errors import TorchportError
 from torchport.launch import Launch
 from torchport.predict import advice, cost, interval, memory, runs
+from torchport.predict.chosen import Chosen, choose_step
 from torchport.predict.runs import Plan, Ran
 from torchport.predict.timeline import Log, read_timeline
 from torchport.results.codec import from_json
@@ -21,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Outcome:
-    """A run with what it comes to, its first rank's log and the bounds of the last step in it."""
+    """A run with what it comes to, its first rank's log and the bounds of the step in it that is timed."""
 
     ran: Ran
     ranks: Ranks
@@ -84,6 +86,8 @@ def _failed(error: TorchportError | None) -> Ranks:
         low=nothing,
         high=nothing,
         samples=0.0,
+        timed=0,
+        batches=(),
         throughput=nothing,
         loading=None,
         peak=None,
@@ -132,9 +136,8 @@ def _judge(plan: Plan, ran: Ran) -> None:
     if failed is not None:
         raise TorchportError(f"the script failed at {failed['where']}: {failed['text']}", hint=hint, exit_code=1)
     if not ran.notes and ran.status != 0:
-        last = ran.tail.strip().splitlines()
         raise TorchportError(
-            f"the script ended with status {ran.status} before it came to the NPU: {last[-1] if last else 'no output'}",
+            f"the script ended with status {ran.status} before it came to the NPU: {_find_cause(ran.tail)}",
             hint="`torchport run` shows all that it writes.",
             exit_code=1,
         )
@@ -158,6 +161,15 @@ def _judge(plan: Plan, ran: Ran) -> None:
         raise TorchportError(f"the script ended with status {ran.status}", hint=hint, exit_code=1)
 
 
+def _find_cause(tail: str) -> str:
+    """The cause by `torchport diagnose`: a launcher's own lines come after the exception of a rank."""
+    found = diagnose_text(tail)
+    if found.data["answer"] == "cause":
+        return found.findings[0].message
+    last = [line for line in tail.splitlines() if line.strip(" =-")]
+    return last[-1].strip() if last else "no output"
+
+
 def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple[float, float]]:
     """Of all ranks of a run the slowest step and the largest peak; the first rank's log."""
     # One that failed before it used the device has none.
@@ -166,21 +178,22 @@ def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple
     walls: list[float] = []
     processor: list[float] = []
     bounds = (0.0, 0.0)
+    chosen = choose_step(ran.notes[0]) if ran.notes else Chosen(-1, 0.0, ())
     for note, log in zip(ran.notes, logs, strict=True):
         marks = [note["begin"], *note["marks"]]
         if len(marks) < 2 or log is None:
             continue
-        begin, end = marks[-2:]
+        begin, end = marks[chosen.index : chosen.index + 2] if chosen.index + 1 < len(marks) else marks[-2:]
         steps.append(cost.summarize_step(log, begin, end))
-        if len(note["walls"]) > 1:
-            walls.append(note["walls"][-1] - note["walls"][-2])
-            processor.append(note["processor"][-1] - note["processor"][-2])
+        if chosen.index > 0:
+            walls.append(note["walls"][chosen.index] - note["walls"][chosen.index - 1])
+            processor.append(note["processor"][chosen.index] - note["processor"][chosen.index - 1])
         if bounds == (0.0, 0.0):
             bounds = begin, end
     slowest = max(steps, key=lambda step: step.time) if steps else None
-    peaks = [memory.compute_peak(note["memory"]) for note in ran.notes if note["memory"]]
+    peaks = [memory.compute_peak(note["memory"], chosen.index) for note in ran.notes if note["memory"]]
     low, high = interval.compute_interval_factors(plan.soc)
-    samples = _samples(ran.notes[0]) if ran.notes else 0.0
+    samples = chosen.samples
     count = max(len(ran.notes), 1)
     made = Ranks(
         ranks=count,
@@ -190,6 +203,8 @@ def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple
         low=slowest.time * low if slowest else math.nan,
         high=slowest.time * high if slowest else math.nan,
         samples=samples * count,
+        timed=chosen.index + 1,
+        batches=chosen.each,
         throughput=samples * count / slowest.time * 1e3 if slowest and slowest.time > 0 else math.nan,
         loading=_loading(ran.notes[0], slowest) if ran.notes else None,
         peak=max(peaks, key=lambda peak: peak.allocated) if peaks else None,
@@ -199,14 +214,6 @@ def _ranks(plan: Plan, ran: Ran, failure: str) -> tuple[Ranks, Log | None, tuple
         processor_step=max(processor, default=math.nan),
     )
     return made, logs[0] if logs else None, bounds
-
-
-def _samples(note: dict[str, Any]) -> float:
-    """Samples a step: by the first dimension of what a module is called with, for all its calls. Where a script calls
-    several (a loss, two networks against each other), of the one that is given the fewest."""
-    found = note["memory"] or {}
-    calls, steps = found.get("calls") or [], found.get("steps") or 0
-    return min((given / steps for count, given in calls if steps and count >= steps), default=0.0)
 
 
 def _loading(note: dict[str, Any], step: Step | None) -> Loading | None:
@@ -241,7 +248,7 @@ def _sizes(plan: Plan) -> str:
 
 
 def _timeline(log: Log | None, bounds: tuple[float, float], most: int = 4000) -> tuple[Task, ...]:
-    """The last step's tasks for a picture: the longest `most`, in their order, times in microseconds of the step."""
+    """The timed step's tasks for a picture: the longest `most`, in their order, times in microseconds of the step."""
     if log is None:
         return ()
     first, last = (bound * 1e3 for bound in bounds)

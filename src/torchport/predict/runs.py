@@ -18,7 +18,7 @@ TIMELINE = "timeline-%p.vnputl"
 TIME, MEMORY = "time", "memory"
 LOOK_SECONDS = 0.5
 SAY_SECONDS = 5.0
-_LAST_LINES = 12
+_LAST_LINES = 400  # a launcher writes a page behind the exception of a rank
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -84,7 +84,14 @@ def _parts(peak: Peak) -> str:
 def _step(ranks: Ranks, step: Step) -> list[str]:
     known = ranks.samples and ranks.rate
     rate = f", {_number(ranks.rate)} samples/s ({ranks.samples:g} a step)" if known else ""
+    loading = ranks.loading
+    if known and loading is not None and loading.paced > step.time:
+        paced = _number(ranks.samples / loading.paced * 1e3)
+        rate += f", {paced} with the data loader as fast as on this machine"
     lines = [f"  {_cards(ranks):9s} {step.time:.1f} ms a step ({ranks.low:.1f} to {ranks.high:.1f}){rate}"]
+    if len(set(ranks.batches)) > 1:
+        each = ", ".join(f"{samples:g}" for samples in ranks.batches)
+        lines.append(f"            step {ranks.timed} is timed: the steps had {each} samples on a card")
     shares = ", ".join(f"{unit} {spent:.1f}" for unit, spent in list(step.units.items())[:5])
     lines.append(f"            bound by {_BOUND[step.bound]}; ms by unit: {shares}")
     if ranks.loading is not None:

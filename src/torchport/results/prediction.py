@@ -29,7 +29,7 @@ class Step:
 class Peak:
     """The most that the allocator held, in bytes. `owners` and `modules` (activations, by module) are the memory that
     was alive then; `rounding` is the part of `allocated` that no tensor asked for, `fragmentation` what was reserved
-    beyond it. `curve` are bytes over the last step, evenly spaced over its allocations."""
+    beyond it. `curve` are bytes over the timed step, evenly spaced over its allocations."""
 
     allocated: int
     reserved: int
@@ -56,8 +56,9 @@ class Ranks:
     """The prediction for a number of ranks: of the slowest one its step, the largest peak, and samples a second of all.
 
     `failure` is why they do not fit, or did not run, "" if they do; `resident` the bytes of this machine's memory that
-    their processes held together, `wall_step` and `processor_step` the seconds that the last step took here. Numbers
-    are NaN if there was no step.
+    their processes held together, `wall_step` and `processor_step` the seconds that the timed step took here. `timed`
+    is the number of this step, from 1, and `batches` the samples of one rank in each step. Numbers are NaN if there
+    was no step.
     """
 
     ranks: int
@@ -67,6 +68,8 @@ class Ranks:
     low: float
     high: float
     samples: float
+    timed: int
+    batches: tuple[float, ...]
     throughput: float
     loading: Loading | None
     peak: Peak | None
@@ -103,7 +106,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    """A task of the last step: `at` and `us` are microseconds, from the step's begin and long."""
+    """A task of the timed step: `at` and `us` are microseconds, from the step's begin and long."""
 
     name: str
     stream: int

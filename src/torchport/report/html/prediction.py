@@ -38,7 +38,7 @@ def render_prediction_page(found: Prediction) -> str:
     parts = [f"<section id=prediction><pre>{escape(render_prediction(found))}</pre></section>"]
     if peak:
         curve = draw_chart(
-            "GiB allocated over the last step, at each of its allocations",
+            "GiB allocated over the timed step, at each of its allocations",
             {"allocated": [each / 2**30 for each in peak.curve]},
         )
         owners = _table(
