@@ -36,7 +36,7 @@ ROWS = {
     "a[torch.tensor([3, 1], device='npu')]": ("aclnnIndex", "gather", *2 * [(0, 2 * 2 * 32 * 4 + 2 * 8, 0)]),
     # float32 takes the 910B's matrix unit four times as long; the 910A brings all into blocks
     "a @ b": ("aclnnMatmul", "cube", (PRODUCT, PRODUCT_BYTES, 2 * PRODUCT_BYTES), (4 * PRODUCT, PRODUCT_BYTES, 0)),
-    # sequence first, one sample: the rows are those of all leading dimensions
+    # sequence first, one sample: all leading dimensions are rows
     "a.unsqueeze(1) @ b": (
         "aclnnMatmul",
         "cube",
