@@ -33,6 +33,7 @@ from torchport.record.recording import End, Recording
 from torchport.record.states import EVERY
 from torchport.record.writes import read_report
 from torchport.results.port import RankCards, Run, UnconvertedModule
+from torchport.source.project import is_installed_place
 
 VIEW, FILES, LINES = "view", "files", "lines.json"
 DEVICES = {REFERENCE: "cpu", NPU: "npu:0"}
@@ -345,7 +346,11 @@ def _environment(plan: Plan, step: str, views: list[View], options: session.Opti
         if plan.sum_order is not None:
             environment[vnpu.SUM_ORDER] = str(plan.sum_order)
     environment |= surroundings.build_run_environment(environment, views[0].place)
-    path = [str(_inside(views, plan.folder / entry)) for entry in plan.path]
+    # Of an installed package its view is in the place of the folder that it is installed in.
+    installed = {view.folder.parent: view.place.parent for view in views if is_installed_place(view.folder.parent)}
+    entries = [Path(os.path.abspath(plan.folder / entry)) for entry in plan.path]
+    path = [str(installed.get(entry.resolve()) or _inside(views, entry)) for entry in entries]
+    path += [str(place) for place in installed.values() if str(place) not in path]
     return {
         **environment,
         "PWD": str(_inside(views, plan.folder)),

@@ -41,11 +41,25 @@ def _project(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[project]\nname = 'mylib'\nversion = '1'\n")
 
 
+def _installed(folder: Path) -> None:
+    (folder / "installed" / "packages" / "trainer-1.dist-info").mkdir()
+
+
 # What a folder holds beside the files of the row.
-PREPARE: dict[str, Callable[[Path], None]] = {"multi trains": _checkpoints, "library in a project": _project}
-VARIABLES = {"library": {"PYTHONPATH": "library/lib"}, "library in a project": {"PYTHONPATH": "library/lib"}}
+PREPARE: dict[str, Callable[[Path], None]] = {
+    "multi trains": _checkpoints,
+    "library in a project": _project,
+    "installed": _installed,
+}
+VARIABLES = {
+    "library": {"PYTHONPATH": "library/lib"},
+    "library in a project": {"PYTHONPATH": "library/lib"},
+    "installed": {"PYTHONPATH": "installed/packages"},
+}
 NOT_USED = "did not use the NPU"
 ROWS = {
+    # pip install --target: the package is converted, and found before the one that is installed
+    "installed": Row("holds", "installed", "-m trainer.train"),
     "acc": Row("holds", "acc.py", "acc.py"),
     "acccount": Row("holds", "acccount.py", "acccount.py"),
     "base": Row("holds", "classifier.py", "classifier.py"),

@@ -1,0 +1,3 @@
+import torch
+def choose():
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
