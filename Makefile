@@ -172,7 +172,7 @@ accuracy: setup build/libraries/.installed ## find injected faults, ours and oth
 blind: setup ## analyze and convert 219 small cases of everyday code (CASES="amp devices" for some; RUNS=1 runs them)
 	$(BIN)/python tests/blind/run.py $(if $(CASES),--cases $(CASES)) $(if $(RUNS),--runs)
 
-libraries: setup build/libraries/.installed ## scripts with accelerate, diffusers, lightning, timm, transformers, ultralytics
+libraries: setup build/libraries/.installed ## scripts with accelerate, diffusers, lightning, timm, transformers, ultralytics; recipes of lightning, OpenCLIP and torchtitan on 1 and 2 ranks
 	$(BIN)/python -m pytest -o timeout=600 tests/libraries
 
 build/libraries/.installed: tests/libraries/requirements.txt
