@@ -33,6 +33,7 @@ from torchport.compare.differences import (
     find_parting_step,
 )
 from torchport.compare.metrics import compare_metrics
+from torchport.compare.order import order_parameters
 from torchport.compare.quantities import Compared
 from torchport.compare.reach import Reach
 from torchport.compare.series import CHANGE, GRADIENT, LOSS, OUTPUT
@@ -72,6 +73,11 @@ class Forced:
     bytes: int = 0
 
 
+def _order_forced(forced: Forced) -> Forced:
+    control = None if forced.control is None else order_parameters(forced.reference, forced.control)
+    return dataclasses.replace(forced, port=order_parameters(forced.reference, forced.port), control=control)
+
+
 def compare_recordings(
     reference: Recording,
     port: Recording,
@@ -96,6 +102,10 @@ def compare_recordings(
     The method of the comparison is STEPWISE, STATISTICALLY if the runs draw random numbers of their own, or MIXED if
     only the first steps are compared one by one.
     """
+    port = order_parameters(reference, port)
+    control = order_parameters(reference, control) if control is not None else None
+    longer = [order_parameters(reference, one) for one in longer]
+    forced = _order_forced(forced) if forced is not None else None
     tolerance = _tolerance(reference)
     chance = _chance(reference, port)
     both = quantities.compare_quantities(reference, port, control, longer, tolerance, given=given)

@@ -40,6 +40,9 @@ class EqualStart:
     of the CPU's random generator goes along. With `noise`, the number of a draw, what is loaded is moved by one unit
     in its last place, up or down at random: as little as rounding does. With `spoil` one weight has its elements in
     reverse order while it is compared. `find_name` gives the name of a parameter, "" for one that has none.
+
+    A forked child exchanges nothing: a data loader's workers call modules too (SimCLR blurs with a convolution), and
+    they would all write the file of one name.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class EqualStart:
         find_name: Callable[[Any], str] = lambda parameter: "",
     ) -> None:
         self._torch = torch
+        self._process = os.getpid()
         self._folder = directory
         self._key = key
         self._loading = load
@@ -86,8 +90,13 @@ class EqualStart:
 
     def optimizer_built(self, optimizer: Any) -> None:
         """Exchange the parameters that `optimizer` will train."""
+        if os.getpid() != self._process:
+            return
         parameters = list_parameters(optimizer)
-        named = {str(number): parameter for number, parameter in enumerate(parameters)}
+        names = list(map(self._find_name, parameters))
+        if not all(names) or len(set(names)) < len(names):
+            names = list(map(str, range(len(names))))
+        named = dict(zip(names, parameters, strict=True))
         if self._started:
             named = {name: parameter for name, parameter in named.items() if parameter not in self._known}
         self._exchange("optimizer", named)
@@ -95,7 +104,7 @@ class EqualStart:
     def optimizer_steps(self, optimizer: Any, number: int) -> None:
         """Exchange what `optimizer` remembers before its first step: a training that goes on from a checkpoint.
         The start of a later stage is told here."""
-        if optimizer in self._stepped:
+        if optimizer in self._stepped or os.getpid() != self._process:
             return
         self._stepped[optimizer] = True
         parameters = list_parameters(optimizer)
@@ -130,6 +139,8 @@ class EqualStart:
             self._hook = None
 
     def _called(self, module: Any, inputs: Any) -> None:
+        if os.getpid() != self._process:
+            return
         # The compiled module itself was called before; within a transform parameters may be replaced by wrappers.
         if releases.is_compiling(self._torch) or releases.is_within_transform(self._torch):
             return

@@ -104,12 +104,10 @@ class States(Part):
             state = {
                 "tensors": {name: _kept(one) for name, one in self._tensors()},
                 "optimizers": {
-                    number: [
-                        _copied(torch, optimizer.state.get(parameter, {})) for parameter in list_parameters(optimizer)
-                    ]
+                    number: [_copied(torch, optimizer.state.get(parameter, {})) for parameter in self._order(optimizer)]
                     for number, optimizer in self._stepping()
                 },
-                "forms": {number: _describe_form(optimizer) for number, optimizer in self._stepping()},
+                "forms": {number: self._describe_form(optimizer) for number, optimizer in self._stepping()},
                 "scalers": [_scale(one) for one in self._alive(self._scalers)],
                 "generators": snapshot.host_generators(torch),
             }
@@ -159,10 +157,10 @@ class States(Part):
         with torch.no_grad():
             self._restore_tensors(state["tensors"])
             for number, optimizer in self._stepping():
-                if state["forms"].get(number) != _describe_form(optimizer):
+                if state["forms"].get(number) != self._describe_form(optimizer):
                     self._tell(f"the saved state does not fit optimizer {number}, which was left as it is")
                     continue
-                for one, saved in zip(list_parameters(optimizer), state["optimizers"].get(number, ()), strict=False):
+                for one, saved in zip(self._order(optimizer), state["optimizers"].get(number, ()), strict=False):
                     if saved:
                         optimizer.state[one] = _restored(torch, optimizer.state.get(one, {}), saved, one)
             for scaler, values in zip(self._alive(self._scalers), state["scalers"], strict=False):
@@ -190,15 +188,36 @@ class States(Part):
         seen: set[int] = set()
         strided = self._torch.strided
         rows: list[tuple[str, Any]] = []
-        for number, optimizer in self._stepping():
-            rows += [(f"optimizer {number} {place}", one) for place, one in enumerate(list_parameters(optimizer))]
         for number, module in enumerate(self._modules()):
             rows += [(f"module {number} {name}", one) for name, one in module.named_parameters()]
             rows += [(f"module {number} {name}", one) for name, one in module.named_buffers()]
+        for number, optimizer in self._stepping():
+            rows += [(f"optimizer {number} {place}", one) for place, one in enumerate(list_parameters(optimizer))]
         for name, tensor in rows:
             if id(tensor) not in seen and tensor.layout == strided and tensor.device.type != "meta":
                 seen.add(id(tensor))
                 yield name, tensor
+
+    def _order(self, optimizer: Any) -> list[Any]:
+        """The optimizer's parameters in the order of the modules: a program that keeps them in a set gives them to the
+        optimizer in the order of their addresses, which is another in each run."""
+        places: dict[int, int] = {}
+        for module in self._modules():
+            for parameter in module.parameters():
+                places.setdefault(id(parameter), len(places))
+        return sorted(list_parameters(optimizer), key=lambda parameter: places.get(id(parameter), len(places)))
+
+    def _describe_form(self, optimizer: Any) -> list[list[Any]]:
+        """The shapes of an optimizer's parameters, and its settings that are whole numbers, such as the length of a
+        history: the state of another one breaks the step that uses it."""
+        shapes = [[*_local(parameter).shape] for parameter in self._order(optimizer)]
+        counts = [
+            [name, value]
+            for group in optimizer.param_groups
+            for name, value in sorted(group.items())
+            if isinstance(value, int) and not isinstance(value, bool)
+        ]
+        return [*shapes, *counts]
 
     def _stepping(self) -> Iterator[tuple[int, Any]]:
         """The optimizers that have stepped, with their numbers."""
@@ -234,19 +253,6 @@ def measure_saved_states(folder: Path) -> tuple[int, int]:
     """How many steps a run saved that has been given `folder` (of the process that saved the fewest), and the bytes."""
     rows = [list(process.glob(f"*{SUFFIX}")) for process in folder.glob("*") if process.is_dir()]
     return min(map(len, rows), default=0), sum(path.stat().st_size for files in rows for path in files)
-
-
-def _describe_form(optimizer: Any) -> list[list[Any]]:
-    """The shapes of an optimizer's parameters, and its settings that are whole numbers, such as the length of a
-    history: the state of another one breaks the step that uses it."""
-    shapes = [[*_local(parameter).shape] for parameter in list_parameters(optimizer)]
-    counts = [
-        [name, value]
-        for group in optimizer.param_groups
-        for name, value in sorted(group.items())
-        if isinstance(value, int) and not isinstance(value, bool)
-    ]
-    return [*shapes, *counts]
 
 
 def _local(tensor: Any) -> Any:

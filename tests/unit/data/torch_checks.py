@@ -497,6 +497,29 @@ def check_forked_children_write_nothing():
     assert len(list(read_journal(folder / "processes" / str(os.getpid()) / "steps.jsonl"))) == 1
 
 
+def check_a_forked_child_exchanges_no_weights():
+    """Workers of a data loader call modules: SimCLR blurs with a convolution. Two of them wrote one file at once."""
+    import os
+
+    folder, weights = Path(tempfile.mkdtemp()), Path(tempfile.mkdtemp())
+    equal = EqualStart(torch, weights, lambda: "MainProcess", Journal(folder), load=False)
+    equal.install()
+    net = torch.nn.Linear(2, 2)
+    try:
+        if os.fork() == 0:
+            try:
+                net(torch.ones(1, 2))
+                equal.optimizer_built(torch.optim.SGD(net.parameters(), 0.1))
+            finally:
+                os._exit(0)
+        os.wait()
+        assert list(weights.rglob("*.pt")) == []
+        net(torch.ones(1, 2))
+        assert [path.name for path in weights.rglob("*.pt")] == ["module-0.pt"]
+    finally:
+        equal.remove_hook()
+
+
 if __name__ == "__main__":
     results = {}
     for name, check in [(name, value) for name, value in globals().items() if name.startswith("check_")]:
