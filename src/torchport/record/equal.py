@@ -139,10 +139,10 @@ class EqualStart:
             self._hook = None
 
     def _called(self, module: Any, inputs: Any) -> None:
-        if os.getpid() != self._process:
-            return
         # The compiled module itself was called before; within a transform parameters may be replaced by wrappers.
         if releases.is_compiling(self._torch) or releases.is_within_transform(self._torch):
+            return
+        if os.getpid() != self._process:  # behind the others: dynamo does not trace it
             return
         named = dict(module.named_parameters())
         if any(parameter not in self._known or not self._known[parameter] for parameter in named.values()):

@@ -62,8 +62,6 @@ ROWS = {
     "installed": Row("holds", "installed", "-m trainer.train"),
     # a module that the workers of a data loader call
     "blurred": Row("holds", "blurred.py", "blurred.py"),
-    # in the order of addresses, another in each run
-    "unordered": Row("holds", "unordered.py", "unordered.py"),
     "acc": Row("holds", "acc.py", "acc.py"),
     "acccount": Row("holds", "acccount.py", "acccount.py"),
     "base": Row("holds", "classifier.py", "classifier.py"),
