@@ -24,10 +24,11 @@ def order_parameters(reference: Recording, other: Recording) -> Recording:
     """`other` with the parameters of each optimizer in the order of `reference`, if they have the same names."""
     changed: dict[int, Process] = {}
     for theirs, ours in zip(reference.trained, other.trained, strict=False):
+        found = _read_names(ours)
         orders = {
             number: [names.index(name) for name in wanted]
             for number, wanted in _read_names(theirs).items()
-            if (names := _read_names(ours).get(number, wanted)) != wanted
+            if (names := found.get(number, wanted)) != wanted
             and len(set(names)) == len(names) == len(wanted)
             and set(names) == set(wanted)
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
@@ -126,6 +126,11 @@ def make_sample(one: Input, case: Case, half: bool) -> Any:
         return made.half() if half and dtype == torch.float32 else made
     whole = torch.randint(0, one.below, sizes, generator=generator)
     return (integers(whole, one.below) if integers and sizes else whole).to(dtype)
+
+
+def describe_sizes(given: Iterable[Any]) -> str:
+    """The sizes of tensors, such as "3x224x224 3"."""
+    return " ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in given)
 
 
 def _choose_size(one: Input, axis: int, case: Case) -> int:

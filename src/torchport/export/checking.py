@@ -14,11 +14,11 @@ import torch
 
 from torchport.errors import TorchportError
 from torchport.export import cases, external
-from torchport.export.cases import Case, make_inputs
+from torchport.export.cases import Case, describe_sizes, make_inputs
 from torchport.export.exporting import Flat
-from torchport.export.frozen import Forced, is_guard, list_other_values, trace_conversions
+from torchport.export.frozen import Forced, list_other_values, trace_conversions
 from torchport.export.job import FinalError, Job
-from torchport.export.loading import locate_error
+from torchport.export.loading import first_line, locate_error
 from torchport.export.places import Place, Places
 
 OTHER = 7  # the seed of inputs that nothing else is computed of
@@ -79,12 +79,12 @@ def check_onnx_model(
         places.add(0, given, *trace_conversions(model, given))
     except Exception as error:
         if traced:
-            unseen = f"the model cannot be traced: {locate_error(error)}{_first(error)}"
+            unseen = f"the model cannot be traced: {locate_error(error)}{first_line(error)}"
     runs, left_out = _compute(model, job, places, [*cases.list_sizes(job), *_list_samples(job)], required=True)
     _probe(model, given, places, [one for one in places if one.data or one.has_other_sizes])
-    if places.list_open([], job.assumed, data=True):
+    if places.has_open_contents(job.assumed):
         _extend(runs, left_out, _compute(model, job, places, cases.list_kinds(), first=KINDS_FROM))
-    hanging = [one for one in places if one.has_other_sizes and one.matters is not False and not is_guard(one.where)]
+    hanging = [one for one in places if one.has_other_sizes and one.matters is not False and not one.guards]
     if hanging:
         constants = {number for place in hanging for number in place.constants}
         tried = cases.list_lengths(job, constants)
@@ -111,14 +111,13 @@ def check_onnx_model(
 
 def _probe(model: Flat, given: tuple[Any, ...], places: Places, asked: list[Place]) -> None:
     """See which values matter: by traces in which one of them is another."""
-    graph = trace_conversions(model, given)[1] if asked else 0
     for place in asked[:MOST_PROBED]:
-        if is_guard(place.where) or 0 not in place.values:
+        if place.guards or 0 not in place.values:
             continue
-        others = list_other_values(place.what, place.values[0][0])
-        for other in others:
+        for other in list_other_values(place.values[0][0]):
             try:
-                place.matters = trace_conversions(model, given, Forced(place.where, place.what, other))[1] != graph
+                graph = trace_conversions(model, given, Forced(place.where, place.what, other))[1]
+                place.matters = graph != places.get_graph(0)
             except Exception:  # if a truth value makes the model raise, it is a check
                 place.matters = not isinstance(other, bool)
             if place.matters:
@@ -140,7 +139,7 @@ def _compute(
     """PyTorch's answers, and what it does not take. Cases that are `required` are those that the user has asked for."""
     runs: list[Run] = []
     left_out: list[dict[str, str]] = []
-    watching = any(not is_guard(one.where) for one in places)
+    watching = not all(one.guards for one in places)
     for number, case in enumerate(tried, first):
         given = make_inputs(case, job)
         run = Run(number, case, given, [])
@@ -150,10 +149,10 @@ def _compute(
             if watching:
                 places.add(number, given, *trace_conversions(model, tuple(given)))
         except Exception as error:
-            why = f"{locate_error(error)}{type(error).__name__}: {_first(error)}"
+            why = f"{locate_error(error)}{type(error).__name__}: {first_line(error)}"
             if required:
                 raise FinalError(
-                    f"PyTorch itself cannot run inputs of {_sizes(given)}: {why}",
+                    f"PyTorch itself cannot run inputs of {describe_sizes(given)}: {why}",
                     hint="Batches of 1, 3 and 8 are tried. --static exports for the given sizes alone.",
                 ) from error
             left_out.append(_describe(run, f"PyTorch itself cannot run them: {why}"))
@@ -221,13 +220,13 @@ def _load(path: Path, large: bool) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise TorchportError(f"onnxruntime does not load {path.name}: {_first(error)}") from error
+        raise TorchportError(f"onnxruntime does not load {path.name}: {first_line(error)}") from error
 
 
 def _compare(session: Any, run: Run, job: Job) -> tuple[list[dict[str, Any]], str]:
     """The rows of a run; or the reason for which the run says nothing."""
     taken = {one.name: one.shape for one in session.get_inputs()}
-    head = {"sizes": _sizes(run.given), "inputs": run.case.name_inputs(), "contents": bool(run.case.kind)}
+    head = {"sizes": describe_sizes(run.given), "inputs": run.case.name_inputs(), "contents": bool(run.case.kind)}
     feed = {one.name: tensor.numpy() for one, tensor in zip(job.inputs, run.given, strict=True) if one.name in taken}
     lost = [name for name in taken if name not in feed]
     if lost:
@@ -269,11 +268,7 @@ def _find_excuse(run: Run, found: list[Any], tolerance: float) -> str:
 
 
 def _describe(run: Run, why: str) -> dict[str, str]:
-    return {"sizes": _sizes(run.given), "inputs": run.case.name_inputs(), "why": why}
-
-
-def _sizes(given: list[Any]) -> str:
-    return " ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in given)
+    return {"sizes": describe_sizes(run.given), "inputs": run.case.name_inputs(), "why": why}
 
 
 def compare_outputs(name: str, wanted: Any, found: Any, tolerance: float) -> dict[str, Any]:
@@ -294,10 +289,6 @@ def compare_outputs(name: str, wanted: Any, found: Any, tolerance: float) -> dic
 def _status(error: BaseException) -> str:
     """The sentence of onnxruntime, without its own source lines."""
     node = re.search(r"running (\w+ node\. Name:'[^']*')", str(error))
-    words = _first(error).rpartition("Status Message: ")[2]
+    words = first_line(error).rpartition("Status Message: ")[2]
     words = re.sub(r"^/\S+:\d+ .*?\) (?=[A-Za-z])", "", words)
     return f"{node.group(1).replace('. Name:', ' ')}: {words}" if node else words
-
-
-def _first(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:400]

@@ -14,14 +14,12 @@ import torch
 
 from torchport.errors import TorchportError
 from torchport.export import external
-from torchport.export.cases import Case, make_inputs
+from torchport.export.cases import Case, describe_sizes, make_inputs
 from torchport.export.job import DYNAMO_FROM, NEWEST, FinalError, Job, name_weights_file
-from torchport.export.loading import locate_error
+from torchport.export.loading import OURS, TORCH, locate_error
 from torchport.export.older_opsets import plain_for
 
 LARGEST = 2_000_000_000  # bytes of weights: a model in one file ends at 2 GiB
-TORCH = str(Path(torch.__file__).parent)
-OURS = str(Path(__file__).parents[1])
 STEP = "Failed to export the model"
 # Words of torch.export's exceptions (torch 2.13), and the same in plain words.
 DEPENDENT = (
@@ -124,12 +122,11 @@ def _describe(error: BaseException, model: Flat, given: tuple[Any, ...]) -> str:
         error, whole = cause, f"{str(cause).strip()}\n{whole}"
     text = whole.partition("\n")[0].partition("  [Caused by")[0]
     text = next((said for words, said in DEPENDENT if words in whole), text)
-    sizes = " ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in given)
     operator = re.search(r"operator 'aten::(\w+)'|ONNX export of (?:operator )?(\w+)", text)
     place = (
         _find_operator(f"aten::{operator.group(1) or operator.group(2)}", model, given) if operator else ""
     ) or _find_line(whole)
-    return f"{place or locate_error(error)}{type(error).__name__}: {text} (inputs of {sizes})"
+    return f"{place or locate_error(error)}{type(error).__name__}: {text} (inputs of {describe_sizes(given)})"
 
 
 def _find_line(text: str) -> str:

@@ -11,6 +11,7 @@ import onnx
 
 from torchport.errors import TorchportError
 from torchport.export.job import name_weights_file
+from torchport.export.loading import first_line
 
 ALIGNMENT = 4096  # of a weight in the file, so that onnxruntime can map it
 
@@ -52,7 +53,7 @@ def require_contained(path: Path) -> None:
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:
-        raise TorchportError(f"{path} is no ONNX model: {str(error).partition(chr(10))[0][:400]}") from error
+        raise TorchportError(f"{path} is no ONNX model: {first_line(error)}") from error
     beside = name_weights_file(path)
     for tensor in _iter_external(model):
         place = {entry.key: entry.value for entry in tensor.external_data}

@@ -17,13 +17,12 @@ import linecache
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
 
-TORCH = str(Path(torch.__file__).parent)
-OURS = str(Path(__file__).parent)
+from torchport.export.loading import OURS, TORCH
+
 SHOWN = 60  # characters of a value
 # Methods of Tensor that leave torch for Python, and the word for what they give.
 CONVERSIONS = {
@@ -87,16 +86,16 @@ class Forced:
 def watch_conversions(inputs: int, forced: Forced | None = None) -> Iterator[list[Taken]]:
     """Note the conversions in what is traced within. The first `inputs` of the graph are the model's own."""
     found: list[Taken] = []
-    graphs: dict[int, _Graph] = {}
-
+    graph: _Graph | None = None
     # By the tensor that a comparison gave, which is kept: how far its sides are apart.
     distances: dict[int, tuple[Any, float]] = {}
 
     def note(name: str, tensor: Any, value: Any) -> Any:
+        nonlocal graph
         state = torch._C._get_tracing_state()
         if state is None or not isinstance(tensor, torch.Tensor):
             return value
-        graph = graphs.setdefault(id(state), _Graph(state, inputs))
+        graph = graph or _Graph(state, inputs)
         taken = graph.describe(_locate(), name, tensor, value)
         if CONVERSIONS[name] == "a truth value" and not taken.data and tensor.dim() == 0:
             distance = distances[id(tensor)][1] if id(tensor) in distances else _read_number(tensor)
@@ -122,9 +121,8 @@ def watch_conversions(inputs: int, forced: Forced | None = None) -> Iterator[lis
         @functools.wraps(known)
         def compare(self: Any, other: Any) -> Any:
             made = known(self, other)
-            sides = (self, other)
             if torch._C._get_tracing_state() is not None and isinstance(made, torch.Tensor) and made.dim() == 0:
-                left, right = (_read_number(one) for one in sides)
+                left, right = _read_number(self), _read_number(other)
                 if left is not None and right is not None:
                     distances[id(made)] = made, left - right
             return made
@@ -197,7 +195,7 @@ def _read_bytes(tensor: Any) -> Any:
     return tuple(whole.shape), str(whole.dtype), whole.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def list_other_values(what: str, text: str) -> list[Any]:
+def list_other_values(text: str) -> list[Any]:
     """Values in the place of the one that is written so; none if there is no other to think of."""
     try:
         value = ast.literal_eval(text)

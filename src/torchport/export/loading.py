@@ -67,6 +67,11 @@ def make_model(job: Job) -> Any:
     return model.cpu().float().eval().requires_grad_(False)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, 400 characters of it."""
+    return str(error).strip().partition("\n")[0][:400]
+
+
 def locate_error(error: BaseException) -> str:
     """The line in the user's code that raised; a library's if none of the user's is in the traceback."""
     trace, found, library = error.__traceback__, "", ""

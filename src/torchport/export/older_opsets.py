@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,33 +70,20 @@ def plain_cumsum(input: Any, *given: Any, **options: Any) -> Any:
     return CUMSUM(input.long() if input.dtype == torch.bool else input, *given, **options)
 
 
-MIN, MAX = torch.min, torch.max
+def _choose(known: Any, is_chosen: Any) -> Any:
+    """min or max of two tensors of integers as a choice: ONNX has Min and Max for them from opset 12 on."""
+
+    @functools.wraps(known)
+    def choose(input: Any, *given: Any, **options: Any) -> Any:
+        other = given[0] if given else options.get("other")
+        if isinstance(other, torch.Tensor) and not input.is_floating_point() and not other.is_floating_point():
+            return torch.where(is_chosen(other, input), other, input)
+        return known(input, *given, **options)  # all others stay torch's own
+
+    return choose
 
 
-def plain_minimum(input: Any, other: Any) -> Any:
-    """The smaller of each two: ONNX has Min for integers from opset 12 on."""
-    return torch.where(other < input, other, input)
-
-
-def plain_maximum(input: Any, other: Any) -> Any:
-    """The larger of each two."""
-    return torch.where(other > input, other, input)
-
-
-def plain_min(input: Any, *given: Any, **options: Any) -> Any:
-    """min of two tensors of integers as a choice; all others stay torch's own."""
-    other = given[0] if given else options.get("other")
-    if isinstance(other, torch.Tensor) and not input.is_floating_point() and not other.is_floating_point():
-        return plain_minimum(input, other)
-    return MIN(input, *given, **options)
-
-
-def plain_max(input: Any, *given: Any, **options: Any) -> Any:
-    """max of two tensors of integers as a choice; all others stay torch's own."""
-    other = given[0] if given else options.get("other")
-    if isinstance(other, torch.Tensor) and not input.is_floating_point() and not other.is_floating_point():
-        return plain_maximum(input, other)
-    return MAX(input, *given, **options)
+plain_min, plain_max = _choose(torch.min, operator.lt), _choose(torch.max, operator.gt)
 
 
 def plain_unflatten(self: Any, dim: int, sizes: Any) -> Any:

@@ -26,6 +26,11 @@ class Place:
     matters: bool | None = None  # whether another value makes another graph; None: not known
 
     @property
+    def guards(self) -> bool:
+        """Whether the line only checks or reports."""
+        return is_guard(self.where)
+
+    @property
     def has_other_sizes(self) -> bool:
         """Whether the sizes that decide the value were not the same in all runs.
 
@@ -42,7 +47,7 @@ class Place:
         been cut to the same (`min(count, 10)`). A truth value that hangs on sizes has to have been both if these
         sizes were different; other values that hang on sizes have changed with them.
         """
-        if is_guard(self.where):
+        if self.guards:
             return GUARD
         if any(self.where == text or self.where.endswith(f"/{text}") for text in assumed):
             return ASSUMED
@@ -91,10 +96,9 @@ class Places:
             place.constants.update(one.constants)
             place.distances[run] = (*place.distances.get(run, ()), one.distance)
 
-    def list_open(self, held: Iterable[int], assumed: Sequence[str], *, data: bool | None = None) -> list[Place]:
-        """The lines of which it is not known whether their value is always this one."""
-        states = self._judge(held, assumed)
-        return [place for place, state in states if state == OPEN and data in (None, place.data)]
+    def has_open_contents(self, assumed: Sequence[str]) -> bool:
+        """Whether other contents have to be tried: a value from contents matters, as far as is known."""
+        return any(place.data and state == OPEN for place, state in self._judge([], assumed))
 
     def _judge(self, held: Iterable[int], assumed: Sequence[str]) -> list[tuple[Place, str]]:
         runs = list(held)
@@ -108,6 +112,10 @@ class Places:
         ]
         return [(place, place.judge(varied, runs, assumed)) for place in self]
 
+    def get_graph(self, run: int) -> int:
+        """The number that stands for the graph of a run."""
+        return self._graphs[run][1]
+
     def find_changed(self, run: int) -> list[Place]:
         """The lines with other values in this run than in the one that was traced."""
         return [
@@ -116,7 +124,7 @@ class Places:
             if run in place.values
             and place.values[run] != place.values.get(0)
             and place.matters is not False
-            and not is_guard(place.where)
+            and not place.guards
         ]
 
     def to_json(self, held: Iterable[int], assumed: Sequence[str]) -> list[dict[str, Any]]:
